@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from pypaimon import CatalogFactory
 
+from paimon_magics.coordinator.protocol.definition_changes import change_document
 from paimon_magics.coordinator.protocol.documents import (
     request_document,
     transaction_document,
@@ -26,6 +27,7 @@ from paimon_magics.planning.commits.requests import (
     commit_user_of,
     transaction_names,
 )
+from paimon_magics.planning.schemas.replacements import TableReplacement
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.commits.decoded_request import decoded
@@ -210,3 +212,17 @@ def keyed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Team]:
     team = Team(tmp_path_factory.mktemp("keyed"), sql, "insert=default.t")
     yield team
     team.process.close()
+
+
+def test_replacement_as_a_load_of_the_log_is_refused_and_removes_no_row(team: Team) -> None:
+    id, transaction = team.begin(team.ada)
+    rows = write(team.catalog, transaction, [{"k": 1}])
+    assert team.commit(id, CommitRequest(transaction, Append(), rows), team.ada).is_success
+    schema = team.catalog.load(TABLE).schema
+    claim = log_properties("log", 1, 5, 0)
+    change = change_document(TableReplacement(TABLE, schema, schema.schema_id, properties=claim))
+    body = {"id": uuid.uuid4().hex, "change": change, "repeated": False}
+    answer = team.post("/v1/changes", body, team.ada)
+    assert answer.status_code == 400, answer.text
+    assert "paimon-magics.log" in answer.json()["error"]["message"]
+    assert team.keys() == [1]

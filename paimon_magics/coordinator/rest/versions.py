@@ -61,7 +61,7 @@ from paimon_magics.tables.snapshots.chain import (
     tag_document,
 )
 from paimon_magics.tables.snapshots.consumers import forget_progress, keep_progress, list_progress
-from paimon_magics.tables.snapshots.provenance import USER, check_client_properties
+from paimon_magics.tables.snapshots.provenance import USER, vouched
 from paimon_magics.tables.table import StoredTable, Table
 
 _NOT_MEASURED = -1
@@ -129,7 +129,7 @@ def _load_snapshot(call: Call) -> Any:
 
 
 def _commit(call: Call) -> Any:
-    snapshot = _vouched(call, mapping_of(call.body.get("snapshot"), "snapshot"))
+    snapshot = _snapshot_of(call, mapping_of(call.body.get("snapshot"), "snapshot"))
     items = sequence_of(call.body.get("statistics"), "statistics", optional=True)
     statistics = [mapping_of(item, f"statistics[{at}]") for at, item in enumerate(items)]
     table_id = call.optional_text("tableId")
@@ -151,21 +151,16 @@ def _commit(call: Call) -> Any:
     return {"success": success}
 
 
-def _vouched(call: Call, snapshot: dict[str, Any]) -> dict[str, Any]:
-    """The snapshot with the sender's authorised name, if there is one.
-
-    Raises InvalidValueError for properties that only coordinators set, and RestError 403 for a
-    commit user of somebody else's transaction: its own commit would count as made.
+def _snapshot_of(call: Call, snapshot: dict[str, Any]) -> dict[str, Any]:
+    """The snapshot with the properties that are `vouched` for. Raises RestError 403 for a commit
+    user of somebody else's transaction: its own commit would count as made.
     """
-    properties = string_map(snapshot.get("properties"), "snapshot.properties")
-    check_client_properties(properties)
+    properties = vouched(string_map(snapshot.get("properties"), "snapshot.properties"), call.user)
     user = str(snapshot.get("commitUser"))
     if call.context.is_open(user) or (call.user and not is_named_by(user, call.user)):
         # Clients repeat a commit that is answered 400.
         raise RestError(403, f"The commit user {user} is that of another user's transaction.")
-    if call.user is None:
-        return snapshot
-    return {**snapshot, "properties": {**properties, USER: call.user}}
+    return {**snapshot, "properties": properties} if properties else snapshot
 
 
 def _roll_back(call: Call) -> Any:

@@ -50,7 +50,7 @@ from paimon_magics.planning.commits.requests import CommitRequest, Transaction
 from paimon_magics.planning.copying.load_history import records_of
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.tables.commits.epochs import EpochNote
-from paimon_magics.tables.snapshots.provenance import USER, check_client_properties
+from paimon_magics.tables.snapshots.provenance import USER, vouched
 
 _COMMIT_SECONDS = 3_600.0  # clients give up long before
 _FINISHED_SHOWN = 100
@@ -161,14 +161,14 @@ class _Handlers:
         started = time.monotonic()
         transaction = await run_in_threadpool(self._stored.opened, id)
         if transaction is not None:
-            commit = _vouched(principal, transaction, body)
+            commit = _request_of(principal, transaction, body)
             await run_in_threadpool(check_commits, principal, commit, self._coordinator.load)
             future = await run_in_threadpool(self._transactions.commit_soon, id, commit)
             answer = await settled(future, _COMMIT_SECONDS)
         else:
 
             def adopted(transaction: Transaction) -> CommitRequest:
-                commit = _vouched(principal, transaction, body)
+                commit = _request_of(principal, transaction, body)
                 check_commits(principal, commit, self._coordinator.load)
                 return commit
 
@@ -230,7 +230,7 @@ class _Handlers:
         transaction = await run_in_threadpool(self._stored.opened, id)
         if transaction is None:
             return answer_response(Unknown())
-        commit = _vouched(principal_of(request), transaction, await json_body(request))
+        commit = _request_of(principal_of(request), transaction, await json_body(request))
         removed = await run_in_threadpool(self._transactions.sweep, id, commit)
         if removed is None:
             return answer_response(Mismatch())
@@ -349,13 +349,10 @@ def _transaction_state_document(
     }
 
 
-def _vouched(principal: Principal, transaction: Transaction, body: dict[str, Any]) -> CommitRequest:
-    """The request in a body, with the sender's authorised name, if there is one, in place of a
-    claimed name. Raises InvalidValueError for properties that only coordinators set.
-    """
+def _request_of(
+    principal: Principal, transaction: Transaction, body: dict[str, Any]
+) -> CommitRequest:
+    """The request in a body, with the properties that are `vouched` for."""
     request = request_of(transaction, body)
-    check_client_properties(key for key, _ in request.properties)
-    if principal.name is None:
-        return request
-    properties = {**dict(request.properties), USER: principal.name}
+    properties = vouched(dict(request.properties), principal.name)
     return replace(request, properties=tuple(properties.items()))

@@ -52,7 +52,7 @@ from paimon_magics.coordinator.runtime.work import Steps
 from paimon_magics.coordinator.service.definitions import Kind
 from paimon_magics.coordinator.service.replacements import (
     check_replacement,
-    is_replaced,
+    is_replacement_done,
     put_back,
     remove_planned,
 )
@@ -292,7 +292,7 @@ class DefinitionChanges:
         try:
             with (yield from context.changing(name, alters=True)):
                 table = self._catalog.load(name)
-                if self.repeated and is_replaced(table.schema, change):
+                if self.repeated and is_replacement_done(table.schema, change):
                     return True
                 self._check_is_meant(name, change.created_at_ms)
                 check_replacement(table, change)

@@ -27,15 +27,10 @@ from paimon_magics.statements.version_changes import RollBackToSnapshot
 from paimon_magics.tables.commits.decoded_request import decoded
 from paimon_magics.tables.commits.fencing import commit_fenced
 from paimon_magics.tables.snapshots.latest import latest_snapshot_id, read_snapshot
-from paimon_magics.tables.snapshots.provenance import PREFIX, REPLACES_SCHEMA, USER
+from paimon_magics.tables.snapshots.provenance import REPLACES_SCHEMA, vouched
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.cleanup import tidy_up
 
-_ORIGIN = frozenset(
-    PREFIX + key
-    for key in ("user", "notebook", "engine", "operation", "statement", "sql", "rows", "files")
-)
-"""The properties that a client may give to the removal of rows."""
 _LATEST = OverwritePartitions(swallow_newer=True)
 _log = logging.getLogger(__name__)
 
@@ -69,7 +64,7 @@ def check_replacement(table: Table, change: TableReplacement) -> None:
         )
 
 
-def is_replaced(present: TableSchema, change: TableReplacement) -> bool:
+def is_replacement_done(present: TableSchema, change: TableReplacement) -> bool:
     """Whether a table's schema is the one that a replacement leads to."""
 
     def without_ids(schema: TableSchema) -> TableSchema:
@@ -117,21 +112,21 @@ def remove_rows(
 def remove_planned(
     context: Context, change: TableReplacement, principal: Principal
 ) -> Removal | None:
-    """Remove the rows of a table that is replaced. Raises as `remove_rows` does."""
+    """Remove the rows of a table that is replaced. Raises as `remove_rows` and `vouched` do."""
+    properties = vouched(dict(change.properties), principal.name)
     base = None
     if change.base_snapshot_id is not None:
         base = change.base_snapshot_id, change.base_manifest_list
     table = context.catalog.load(change.name)
     if not latest_snapshot_id(table):
         return None
-    origin = _vouched(change.properties, principal)
     try:
         return remove_rows(
             context,
             change.name,
             base=base,
             change=OverwritePartitions(swallow_newer=change.swallow_newer),
-            properties=(*origin, (REPLACES_SCHEMA, str(change.base_schema_id))),
+            properties=(*properties.items(), (REPLACES_SCHEMA, str(change.base_schema_id))),
         )
     except CommitConflictError as error:
         removed = _removed_by(table, change)
@@ -156,16 +151,6 @@ def _removed_by(table: Table, change: TableReplacement) -> int | None:
         if snapshot is not None and wanted in (snapshot.properties or {}).items():
             return snapshot_id
     return None
-
-
-def _vouched(
-    properties: tuple[tuple[str, str], ...], principal: Principal
-) -> tuple[tuple[str, str], ...]:
-    """Those properties that tell where a snapshot comes from, with the sender's authorised name."""
-    origin = {key: value for key, value in properties if key in _ORIGIN}
-    if principal.name is not None:
-        origin[USER] = principal.name
-    return tuple(origin.items())
 
 
 def put_back(context: Context, name: TableName, removal: Removal) -> Steps[None]:

@@ -44,14 +44,17 @@ def author_of(snapshot: Any) -> str:
     return f"{user} in {notebook}" if notebook else user
 
 
-def check_client_properties(keys: Iterable[str]) -> None:
-    """Raise InvalidValueError for properties of a client's commit that only coordinators set."""
-    own = sorted(OWN_PROPERTIES.intersection(keys))
+def vouched(properties: Mapping[str, str], user: str | None) -> dict[str, str]:
+    """The properties of a client's commit, with the authorised name of its `user` in place of a
+    claimed name; None is a user without one. Raises InvalidValueError for properties that only
+    coordinators set."""
+    own = sorted(OWN_PROPERTIES.intersection(properties))
     if own:
         raise InvalidValueError(
             f"The snapshot's property `{own[0]}` is set by coordinators only.",
             hint="Nothing was committed. Leave it out.",
         )
+    return {**properties} if user is None else {**properties, USER: user}
 
 
 def noted(properties: Mapping[str, Any] | None) -> dict[str, str]:
