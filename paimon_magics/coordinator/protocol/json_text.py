@@ -170,12 +170,16 @@ objects, too.
 
 def is_storable(text: str) -> bool:
     """Whether each database can hold a text: it has no NUL and no lone surrogate."""
-    return _UNSTORABLE.search(text) is None
+    try:
+        text.encode()  # an expression would take many times as long
+    except UnicodeEncodeError:
+        return False
+    return "\0" not in text
 
 
 def storable_text(text: str) -> str:
     """The text with � in place of each character that not every database can hold."""
-    return _UNSTORABLE.sub("\ufffd", text)
+    return text if is_storable(text) else _UNSTORABLE.sub("\ufffd", text)
 
 
 # Reads the members of JSON documents, each of the kind that is expected.

@@ -19,7 +19,7 @@ from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.expiry.expire_snapshots import can_expire
 from paimon_magics.tables.expiry.holders import Holder
-from paimon_magics.tables.snapshots.latest import earliest_snapshot_id, read_snapshot
+from paimon_magics.tables.snapshots.latest import is_usable
 from paimon_magics.tables.table import Table
 
 _LEASES_MAX = 1_000  # of one holder
@@ -94,8 +94,7 @@ class Leases:
         if not can_expire(table):
             return True
         with self._turns(table.location):
-            earliest = earliest_snapshot_id(table.paimon, table.store)
-        return earliest is not None and snapshot_id >= earliest
+            return is_usable(table, snapshot_id)
 
     @contextlib.contextmanager
     def closing(self, table: Table, now_ms: int) -> Iterator[int | None]:
@@ -138,10 +137,7 @@ class Leases:
         if not can_expire(table):
             return True
         with self._turns(table.location):
-            earliest = earliest_snapshot_id(table.paimon, table.store)
-            if earliest is None or snapshot_id < earliest:
-                return False
-            if read_snapshot(table.paimon, snapshot_id) is None:
+            if not is_usable(table, snapshot_id):
                 return False
             with self._guard:
                 holder.leases[lease] = table.location

@@ -48,7 +48,7 @@ from paimon_magics.coordinator.protocol.errors import (
 )
 from paimon_magics.coordinator.runtime.work import Steps, waited
 from paimon_magics.coordinator.service.commit_worker import CommitWorker
-from paimon_magics.coordinator.service.opening import open_transaction
+from paimon_magics.coordinator.service.opening import open_on, open_transaction
 from paimon_magics.coordinator.service.publication_watch import PublicationMonitor
 from paimon_magics.coordinator.service.snapshot_leases import Leases
 from paimon_magics.coordinator.service.state_thread import QueuedEvent, StateThread
@@ -171,9 +171,10 @@ class Transactions:
         pause = self._state_thread.state.pause
         if pause is not None and purpose is not Purpose.LOGGED_ROWS:
             raise PausedError(pause)
-        if ticket and purpose is not Purpose.COMPACTION:
-            self._check_turn(table, ticket)
-        loaded, transaction = open_transaction(self._catalog, table, base, owner)
+        loaded = self._catalog.load(table)
+        if ticket and purpose is not Purpose.COMPACTION and self._took_turn(loaded, ticket):
+            loaded = self._catalog.load(table)
+        transaction = open_on(loaded, base, owner)
         is_placed = place_of is not None and purpose is not Purpose.COMPACTION
         if place_of is None or not is_placed or not loaded.schema.flag("auto_batch_load"):
             return self._begin(loaded, transaction, owner, origin, purpose, ticket)
@@ -374,17 +375,19 @@ class Transactions:
             PendingLoad(transaction.commit_user, transaction.base_snapshot_id, now_ms, mine)
         )
 
-    def _check_turn(self, name: TableName, ticket: str) -> None:
+    def _took_turn(self, table: Table, ticket: str) -> bool:
+        """Whether the table allows one transaction at a time, and it is the ticket's turn. Raises
+        TableHeldError while it is not, InvalidValueError for the id of an open transaction."""
         if self._stored.opened(ticket) is not None:
             raise InvalidValueError(f"There is a transaction {ticket} already.")
-        table = self._catalog.load(name)
         if not takes_one_at_a_time(table.schema):
-            return
+            return False
         answer = self._state_thread.ask_event(
             lambda ask: TurnRequested(ticket, table.location, self._now_ms(), ask)
         )
         if answer != Done():
-            raise _not_opened(name, answer, self._now_ms())
+            raise _not_opened(table.name, answer, self._now_ms())
+        return True
 
     def _begin(
         self,

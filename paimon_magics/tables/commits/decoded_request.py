@@ -146,7 +146,9 @@ def check_names(commit: DecodedRequest) -> None:
     prefix = commit.request.transaction.file_prefix
     appends = isinstance(commit.request.change, Append)
     paths = commit.table.paths
-    paths.check([f"{commit.table.paimon.path_factory().data_file_path()}/file"])
+    folder = str(commit.table.paimon.path_factory().data_file_path())
+    if folder != commit.table.location:
+        paths.check([f"{folder}/file"])
     for message in [*commit.messages, *commit.left_out]:
         for file in written_files(message):
             is_own = file.file_name.startswith(prefix) and not file.external_path

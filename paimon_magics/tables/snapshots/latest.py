@@ -113,6 +113,16 @@ def earliest_snapshot_id(paimon: Any, store: Store) -> int | None:
     return _earliest(paimon, paimon.snapshot_manager(), store)
 
 
+def is_usable(table: Table, snapshot_id: int) -> bool:
+    """Whether a snapshot exists, and is not below EARLIEST: an expiry is removing those below.
+    Unlike a search for the earliest snapshot, this lists no folder."""
+    manager = table.paimon.snapshot_manager()
+    if _read(table.paimon, manager, snapshot_id) is None:
+        return False
+    earliest = _hinted_earliest(table.paimon, manager, table.store)
+    return earliest is None or snapshot_id >= earliest
+
+
 def usable_snapshots(paimon: Any, store: Store, branch: str | None = None) -> list[Any]:
     """All usable snapshots of a table, or of `branch`, oldest first, as pypaimon's Snapshots.
 
@@ -232,12 +242,17 @@ def numbered(names: Iterable[str], prefix: str) -> list[int]:
 
 
 def _earliest(paimon: Any, manager: Any, store: Store) -> int | None:
+    hinted = _hinted_earliest(paimon, manager, store)
+    return min(_stored(manager, store), default=None) if hinted is None else hinted
+
+
+def _hinted_earliest(paimon: Any, manager: Any, store: Store) -> int | None:
+    """The snapshot that the EARLIEST hint names; None if it does not exist."""
     text = b""
     with contextlib.suppress(IsADirectoryError):  # it is only a hint
         text = (store.read(f"{manager.snapshot_dir}/EARLIEST") or b"").strip()
-    if text.isdigit() and _read(paimon, manager, int(text)) is not None:
-        return int(text)
-    return min(_stored(manager, store), default=None)
+    is_there = text.isdigit() and _read(paimon, manager, int(text)) is not None
+    return int(text) if is_there else None
 
 
 def _stored(manager: Any, store: Store) -> list[int]:
