@@ -15,10 +15,12 @@ sent again, else 502, which no client repeats by itself.
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 from collections.abc import Callable
 from typing import Any
 
+from starlette import responses
 from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
@@ -26,7 +28,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from paimon_magics.coordinator.core import values as core
 from paimon_magics.coordinator.http.limits import run_in_threadpool
-from paimon_magics.coordinator.http.responses import JSONResponse
 from paimon_magics.coordinator.protocol.clock import lease_members
 from paimon_magics.coordinator.protocol.documents import receipt_document
 from paimon_magics.coordinator.protocol.errors import (
@@ -94,6 +95,28 @@ _NOT_LOGGED = (BrokeOffError, PausedError, StoreUnavailableError)
 _log = logging.getLogger(__name__)
 
 _HINT = "Send a JSON object in UTF-8."
+
+
+# Texts may have been read from a store. In Python the name of a file that is not UTF-8 has halves
+# of surrogate pairs, which no encoder takes. They become `?`, so that one such file fails no answer
+# about others.
+
+
+class JSONResponse(responses.JSONResponse):
+    """Starlette's, for any text."""
+
+    def render(self, content: Any) -> bytes:
+        """Return the body."""
+        text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        return text.encode("utf-8", "replace")
+
+
+class HTMLResponse(responses.HTMLResponse):
+    """Starlette's, for any text."""
+
+    def render(self, content: Any) -> bytes:
+        """Return the body."""
+        return str(content).encode("utf-8", "replace")
 
 
 def error_answer(status: int, kind: str, message: str, hint: str, **facts: object) -> JSONResponse:

@@ -15,9 +15,8 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from paimon_magics.coordinator.http.answers import error_answer
+from paimon_magics.coordinator.http.answers import JSONResponse, error_answer
 from paimon_magics.coordinator.http.authorisation import Authoriser
-from paimon_magics.coordinator.http.responses import JSONResponse
 from paimon_magics.coordinator.protocol.errors import RETRY_AFTER, NotStartedError
 from paimon_magics.errors import PaimonMagicsError, SetupError
 

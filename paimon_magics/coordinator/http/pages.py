@@ -12,7 +12,7 @@ import html
 from collections.abc import Iterable
 
 from paimon_magics.columnar import time_zones
-from paimon_magics.coordinator.http.responses import HTMLResponse
+from paimon_magics.coordinator.http.answers import HTMLResponse
 
 _STYLE = """
 :root { color-scheme: light dark; font: 15px/1.45 system-ui, sans-serif; }

@@ -35,10 +35,9 @@ from starlette.requests import HTTPConnection
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from paimon_magics.coordinator.http.answers import error_answer
+from paimon_magics.coordinator.http.answers import JSONResponse, error_answer
 from paimon_magics.coordinator.http.authorisation import bearer_token
 from paimon_magics.coordinator.http.relaying import PASSED_ON, Relay
-from paimon_magics.coordinator.http.responses import JSONResponse
 from paimon_magics.coordinator.ownership.lease import Lease
 from paimon_magics.coordinator.protocol.errors import NoOwnerError
 

@@ -18,10 +18,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from paimon_magics.coordinator.http.answers import json_body
+from paimon_magics.coordinator.http.answers import JSONResponse, json_body
 from paimon_magics.coordinator.http.audited import report
 from paimon_magics.coordinator.http.limits import run_in_threadpool
-from paimon_magics.coordinator.http.responses import JSONResponse
 from paimon_magics.coordinator.inserts.log.database import DatabaseLog
 from paimon_magics.coordinator.protocol.clock import now_ms
 from paimon_magics.coordinator.store.backups import Manifest, copy_postgres, write_backup

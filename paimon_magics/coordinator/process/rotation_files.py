@@ -14,9 +14,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from paimon_magics.coordinator.http.answers import json_body
+from paimon_magics.coordinator.http.answers import JSONResponse, json_body
 from paimon_magics.coordinator.http.audited import report
-from paimon_magics.coordinator.http.responses import JSONResponse
 from paimon_magics.coordinator.ownership.catalog_options import catalog_options
 from paimon_magics.coordinator.protocol.json_text import member
 from paimon_magics.coordinator.service.health import Fact

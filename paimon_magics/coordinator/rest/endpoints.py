@@ -24,11 +24,11 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from paimon_magics.coordinator.http.answers import JSONResponse
 from paimon_magics.coordinator.http.audited import report
 from paimon_magics.coordinator.http.authorisation import SCOPES
 from paimon_magics.coordinator.http.guard import principal_of
 from paimon_magics.coordinator.http.limits import run_steps
-from paimon_magics.coordinator.http.responses import JSONResponse
 from paimon_magics.coordinator.protocol.json_text import json_value
 from paimon_magics.coordinator.protocol.principals import Principal, Scope, check_right
 from paimon_magics.coordinator.protocol.visibility import check_table

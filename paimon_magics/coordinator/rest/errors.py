@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from paimon_magics.coordinator.http.responses import JSONResponse
+from paimon_magics.coordinator.http.answers import JSONResponse
 from paimon_magics.coordinator.protocol.errors import (
     RETRY_AFTER,
     BrokeOffError,

@@ -19,12 +19,11 @@ from starlette.routing import Route
 
 from paimon_magics.coordinator.core.state import pending_commits, pending_transactions
 from paimon_magics.coordinator.core.values import Answer, Done, Pause, Suspended
-from paimon_magics.coordinator.http.answers import answer_response, json_body
+from paimon_magics.coordinator.http.answers import JSONResponse, answer_response, json_body
 from paimon_magics.coordinator.http.audited import report
 from paimon_magics.coordinator.http.authorisation import Tokens
 from paimon_magics.coordinator.http.guard import check_named, principal_of
 from paimon_magics.coordinator.http.limits import run_in_threadpool
-from paimon_magics.coordinator.http.responses import JSONResponse
 from paimon_magics.coordinator.http.stored_grants import Grants, StoredGrants
 from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit
 from paimon_magics.coordinator.protocol.clock import machine_ms

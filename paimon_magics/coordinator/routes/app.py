@@ -22,6 +22,8 @@ from starlette.types import ASGIApp
 from paimon_magics.columnar.time_zones import UTC, known_zone
 from paimon_magics.coordinator.audit.trail import Trail
 from paimon_magics.coordinator.http.answers import (
+    HTMLResponse,
+    JSONResponse,
     WhileInPlace,
     error_answer,
     json_body,
@@ -42,7 +44,6 @@ from paimon_magics.coordinator.http.guard import (
 )
 from paimon_magics.coordinator.http.limits import ClientLimits, Threads, run_in_threadpool
 from paimon_magics.coordinator.http.pages import HEADERS, notice
-from paimon_magics.coordinator.http.responses import HTMLResponse, JSONResponse
 from paimon_magics.coordinator.protocol.clock import lease_members
 from paimon_magics.coordinator.protocol.documents import table_document, table_of
 from paimon_magics.coordinator.protocol.json_text import member

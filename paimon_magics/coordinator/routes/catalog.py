@@ -11,11 +11,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from paimon_magics.coordinator.http.answers import error_answer, json_body
+from paimon_magics.coordinator.http.answers import JSONResponse, error_answer, json_body
 from paimon_magics.coordinator.http.audited import report
 from paimon_magics.coordinator.http.guard import check_named, principal_of
 from paimon_magics.coordinator.http.limits import run_in_threadpool, run_steps
-from paimon_magics.coordinator.http.responses import JSONResponse
 from paimon_magics.coordinator.protocol.clock import lease_members, now_ms
 from paimon_magics.coordinator.protocol.definition_changes import (
     DefinitionChange,

@@ -20,10 +20,9 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Scope
 
 from paimon_magics.columnar.time_zones import UTC
-from paimon_magics.coordinator.http.answers import no_endpoint
+from paimon_magics.coordinator.http.answers import JSONResponse, no_endpoint
 from paimon_magics.coordinator.http.limits import run_in_threadpool
 from paimon_magics.coordinator.http.pages import Markup, moment_text, notice
-from paimon_magics.coordinator.http.responses import JSONResponse
 from paimon_magics.coordinator.inserts.admission.items import Insert
 from paimon_magics.coordinator.inserts.admission.validator import TableInfo
 from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit

@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
-from paimon_magics.coordinator.http.answers import NEW_CREDENTIALS, error_answer
-from paimon_magics.coordinator.http.responses import JSONResponse
+from paimon_magics.coordinator.http.answers import NEW_CREDENTIALS, JSONResponse, error_answer
 from paimon_magics.coordinator.inserts.queue.values import (
     Accepted,
     Answer,

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from paimon_magics.coordinator.http.answers import error_answer, json_body
+from paimon_magics.coordinator.http.answers import JSONResponse, error_answer, json_body
 from paimon_magics.coordinator.http.guard import principal_of
 from paimon_magics.coordinator.http.limits import (
     REQUEST_BYTES_MAX,
@@ -20,7 +20,6 @@ from paimon_magics.coordinator.http.limits import (
     run_steps,
     settled,
 )
-from paimon_magics.coordinator.http.responses import JSONResponse
 from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit
 from paimon_magics.coordinator.inserts.engine.replies import TableQueue
 from paimon_magics.coordinator.inserts.log.log import DiskReserve

@@ -15,8 +15,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from paimon_magics.coordinator.http.answers import JSONResponse
 from paimon_magics.coordinator.http.authorisation import PUBLIC, SCOPES
-from paimon_magics.coordinator.http.responses import JSONResponse
 from paimon_magics.version import __version__
 
 _OPENAPI_PATH = "/openapi.json"

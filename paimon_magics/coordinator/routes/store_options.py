@@ -19,9 +19,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from paimon_magics.coordinator.http.answers import json_body
+from paimon_magics.coordinator.http.answers import JSONResponse, json_body
 from paimon_magics.coordinator.http.limits import run_in_threadpool
-from paimon_magics.coordinator.http.responses import JSONResponse
 from paimon_magics.coordinator.ownership.lease import current_lease
 from paimon_magics.coordinator.ownership.ownership import Ownership
 from paimon_magics.coordinator.protocol.documents import OPTIONS_PATH

@@ -23,11 +23,10 @@ from paimon_magics.coordinator.core.values import (
     TransactionState,
     Unknown,
 )
-from paimon_magics.coordinator.http.answers import answer_response, json_body
+from paimon_magics.coordinator.http.answers import JSONResponse, answer_response, json_body
 from paimon_magics.coordinator.http.audited import report
 from paimon_magics.coordinator.http.guard import principal_of
 from paimon_magics.coordinator.http.limits import run_in_threadpool, run_steps, settled
-from paimon_magics.coordinator.http.responses import JSONResponse
 from paimon_magics.coordinator.protocol.clock import lease_members, machine_ms
 from paimon_magics.coordinator.protocol.documents import (
     bucket_of,

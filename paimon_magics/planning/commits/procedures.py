@@ -383,8 +383,8 @@ def _roll_back(version: str | None, snapshot: int | None, tag: str | None) -> Ve
 
 def _clear_consumers(including: str | None, excluding: str | None) -> VersionChange:
     """Blank texts count as not given."""
-    given = (pattern if (pattern or "").strip() else None for pattern in (including, excluding))
-    return ClearConsumers(*given)
+    patterns = (text if (text or "").strip() else None for text in (including, excluding))
+    return ClearConsumers(*patterns)
 
 
 def _merge_branch(source: str, target: str | None) -> Maintenance:
