@@ -22,6 +22,7 @@ from paimon_magics.planning.commits.requests import Transaction, commit_user_of
 from paimon_magics.tables.manifests.avro_columns import avro_columns
 from paimon_magics.tables.manifests.live_files import ManifestCache, ManifestGoneError
 from paimon_magics.tables.snapshots.latest import (
+    earliest_snapshot_id,
     latest_snapshot,
     read_snapshot,
     stored_changelogs,
@@ -284,7 +285,7 @@ def _used(table: Table, prefix: str, since: int | None) -> Iterator[str]:
     """The names of all files with a prefix that the table has anywhere."""
     manifests = ManifestCache(table.paimon)
     if since is not None:
-        yield from _of_chain(manifests, _after(table, since), prefix)
+        yield from _used_after(manifests, table, since, prefix)
         return
     chains, tags, changelogs = _states(table)
     for chain in chains:
@@ -297,6 +298,19 @@ def _used(table: Table, prefix: str, since: int | None) -> Iterator[str]:
     for changelog in changelogs:
         for name in (changelog.delta_manifest_list, changelog.changelog_manifest_list):
             yield from _of_list_if_there(manifests, name, prefix)
+
+
+def _used_after(manifests: ManifestCache, table: Table, since: int, prefix: str) -> list[str]:
+    """The names of all files with a prefix in the snapshots after one. Those that an expiry has
+    left below EARLIEST, or removes meanwhile, are passed over: until the transaction has ended,
+    that expiry can't go on."""
+    while True:
+        first = earliest_snapshot_id(table.paimon, table.store) or 1
+        try:
+            return list(_of_chain(manifests, _after(table, max(since, first - 1)), prefix))
+        except ManifestGoneError:
+            if (earliest_snapshot_id(table.paimon, table.store) or 1) <= first:
+                raise
 
 
 def _after(table: Table, since: int) -> list[Any]:

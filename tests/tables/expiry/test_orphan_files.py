@@ -4,6 +4,7 @@ still be committed, and none of anybody else."""
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -237,6 +238,25 @@ def test_copies_without_their_changelogs_do_not_stop_the_cleaning(tmp_path: Path
     assert keys(dataclasses.replace(table, paimon=tagged)) == [0, 0, 1, 1]
     data = [name.rpartition("/")[2] for name in kept if "data-" in name]
     assert data and deletable(table, "", data) == []
+
+
+def test_expiry_that_was_cut_short_does_not_stop_the_cleaning_after_a_transaction(
+    table: Table,
+) -> None:
+    """Else neither ends: the expiry keeps what an open transaction may read."""
+    faults._actions["expiry.data_removed"] = "raise"
+    with pytest.raises(Exception, match=r"armed at expiry\.data_removed"):
+        expire(table)
+    for path in Path(table.location).glob("manifest/manifest-list-*"):
+        if path.name in {_delta_list(table, 1), _delta_list(table, 2)}:
+            path.unlink()
+    assert "snapshot/snapshot-1" in files(table)
+    assert deletable(table, "pm-0", ["pm-0123.parquet"], since=0) == ["pm-0123.parquet"]
+
+
+def _delta_list(table: Table, snapshot_id: int) -> str:
+    text = (Path(table.location) / f"snapshot/snapshot-{snapshot_id}").read_text()
+    return str(json.loads(text)["deltaManifestList"])
 
 
 def test_file_of_an_open_transaction_stays_however_old_it_is(table: Table) -> None:
