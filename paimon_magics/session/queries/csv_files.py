@@ -79,9 +79,10 @@ def quoting(texts: Iterable[str], separator: str, quote: str = '"') -> dict[str,
     for text in texts:
         if quote not in text:
             continue
-        if doubled.search(text) and f"\\{quote}" not in text:
+        escape = "\\" if f"\\{quote}" in text else None
+        if doubled.search(text) and escape is None:
             options["escape"] = quote
-        if "multiLine" not in options and _has_line_ends(text, separator, quote):
+        if "multiLine" not in options and _has_line_ends(text, separator, quote, escape):
             options["multiLine"] = "true"
         if len(options) == 2:
             break
@@ -94,12 +95,20 @@ def _doubled(quote: str) -> re.Pattern[str]:
     return re.compile(f"{text}{q}{q}|{q}{q}{text}|{q}{q}{q}")
 
 
-def _has_line_ends(text: str, separator: str, quote: str) -> bool:
-    """Whether values of the whole lines of a text have line ends."""
+def _has_line_ends(text: str, separator: str, quote: str, escape: str | None) -> bool:
+    """Whether values of the whole lines of a text have line ends. Quotes in values are doubled
+    where they have no `escape`."""
     lines = text[: text.rfind("\n") + 1]
     source = io.StringIO(lines, newline="")
     try:
-        rows = sum(1 for _ in csv.reader(source, delimiter=separator, quotechar=quote))
+        reader = csv.reader(
+            source,
+            delimiter=separator,
+            quotechar=quote,
+            escapechar=escape,
+            doublequote=escape is None,
+        )
+        rows = sum(1 for _ in reader)
     except csv.Error:
         return False
     return rows < len(lines.splitlines())

@@ -309,6 +309,7 @@ def test_target_in_the_warehouse_is_refused_before_anything_is_asked(
 
 def test_texts_come_back_from_csv_as_they_were(shop: Session, tmp_path: Path) -> None:
     texts = [" x ", "", None, "\ttab", 'a"b', "back\\slash", "end\\", '"', "NULL", "a,b"]
+    texts += ['say "hi"\nthere', "two\r\nlines"]
     shop.run("CREATE TABLE texts (id INT, t STRING)")
     shop.insert("texts", list(enumerate(texts)))
     shop.run(f"COPY INTO '{tmp_path}/out' FROM texts FILE_FORMAT = (TYPE = CSV, HEADER = TRUE)")
