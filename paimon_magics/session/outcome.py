@@ -62,6 +62,8 @@ _OTHER_WORDS = {
 
 # 0001-01-03 and 9999-12-29. Nearer to the ends of Python's calendar a clock may not be in it.
 _FIRST_DAY_S, _LAST_DAY_S = -719_160 * 86_400, 2_932_894 * 86_400
+_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
+"""Days since 1970 that Python's `date` reaches."""
 
 _WORDS = {"decimals": ("exact", "float"), "dates": ("exact", "datetime64")}
 
@@ -381,7 +383,7 @@ def pandas_frame(
     }
     columns = {
         place: pd.Series(python_values(column), dtype=object)
-        if pa.types.is_nested(column.type)
+        if pa.types.is_nested(column.type) or _has_far_days(column)
         else _exact_clocks(column, column.to_pandas(types_mapper=dtypes.get))
         for place, column in enumerate(map(charted, rows.columns))
     }
@@ -389,6 +391,15 @@ def pandas_frame(
     frame = pd.DataFrame(columns, index=pd.RangeIndex(rows.num_rows))
     frame.columns = pd.Index(rows.column_names, dtype=object)
     return frame
+
+
+def _has_far_days(column: pa.ChunkedArray) -> bool:
+    """Whether a column of dates has some that Python's `date` does not reach: it becomes texts, as
+    in `to_pylist`."""
+    if not pa.types.is_date(column.type):
+        return False
+    first, last = pc.min_max(column.cast(pa.int32())).as_py().values()
+    return first is not None and not _FIRST_DAY <= first <= last <= _LAST_DAY
 
 
 def _exact_clocks(column: pa.ChunkedArray, series: pandas.Series) -> pandas.Series:

@@ -112,3 +112,11 @@ def test_times_beyond_pythons_calendar_stay_as_they_are() -> None:
     far = pa.array([-(10**17), 10**18], pa.timestamp("us", "Asia/Tokyo"))
     frame = pandas_frame(pa.table({"t": far}))
     assert frame["t"].astype("int64").tolist() == [-(10**17), 10**18]
+
+
+def test_dates_beyond_pythons_years_are_texts_as_in_lists() -> None:
+    days = pa.array([3_663_478, 0, None], pa.int32()).cast(pa.date32())
+    frame = pandas_frame(pa.table({"day": days}))
+    assert frame["day"].tolist() == ["12000-04-06", "1970-01-01", None]
+    near = pandas_frame(pa.table({"day": days.slice(1)}))
+    assert near["day"].tolist() == [datetime.date(1970, 1, 1), None]

@@ -99,7 +99,7 @@ def partition_value_text(value: Any, data_type: DataType) -> str:
     if hasattr(value, "to_local_date_time"):
         return partition_value_text(value.to_local_date_time(), data_type)
     if isinstance(value, int) and isinstance(data_type, AtomicType) and data_type.name == "DATE":
-        return str(_EPOCH + datetime.timedelta(days=value))
+        return str(np.datetime64(value, "D"))  # years beyond 9999 too
     return str(value)
 
 
