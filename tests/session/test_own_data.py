@@ -284,6 +284,9 @@ def test_csv_file_gets_names_and_types_from_its_content(session: Session, folder
     quoted = session.run("SELECT id, text FROM csv.`quotes.csv`")
     assert quoted.to_arrow()["text"].to_pylist() == ['one\n"two", three', "x"]
     assert "line breaks" in quoted.notes[1]
+    for name in ("of{a,b}.csv", "back\\slash.csv", "one[1]*.csv"):
+        (folder / name).write_text("id\n7\n")
+        assert rows(session, f"SELECT id FROM csv.`{name}`") == [(7,)]
     with pytest.raises(UnknownNameError) as raised:
         session.run("SELECT * FROM `quotes.csv`")
     assert "csv.`quotes.csv`" in raised.value.hint

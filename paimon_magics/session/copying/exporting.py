@@ -31,7 +31,7 @@ from paimon_magics.errors import (
 from paimon_magics.planning.copying.file_formats import TEXT_TYPES, write_options
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.session.outcome import Outcome
-from paimon_magics.session.queries.file_relations import SCHEME
+from paimon_magics.session.queries.file_beginnings import SCHEME
 from paimon_magics.session.queries.frames import frame_of_query
 from paimon_magics.session.scope import StatementScope, errors_located, located
 from paimon_magics.spark.exported_rows import columns_without_text, write_files

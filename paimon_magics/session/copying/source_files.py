@@ -17,7 +17,8 @@ from paimon_magics.errors import (
     UnknownNameError,
     UnsupportedStatementError,
 )
-from paimon_magics.session.queries.file_relations import SCHEME, copied_files, missing_file
+from paimon_magics.session.queries.file_beginnings import SCHEME
+from paimon_magics.session.queries.file_relations import copied_files, missing_file
 from paimon_magics.session.scope import StatementScope
 from paimon_magics.spark.sessions import runs_here
 from paimon_magics.statements.copying import CopyIntoTable
@@ -207,7 +208,7 @@ def _stored(scope: StatementScope, shown: str, path: str) -> Iterator[str]:
     """The files of another store: one file, those of a folder, or those that a pattern fits."""
     store = _store(scope, path)
     with store_errors(f"Listing `{shown}`"):
-        if _PATTERN.search(path):
+        if _PATTERN.search(path) and store.size(path) is None and not store.names(path):
             fixed = path[: cast("re.Match[str]", _PATTERN.search(path)).start()].rpartition("/")[0]
             every = store.files_below(fixed)
             places = [place for place in every if _fits(place, path)]

@@ -13,9 +13,12 @@ import io
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 
-from paimon_magics.session.queries.file_beginnings import beginnings
+from paimon_magics.errors import PaimonMagicsError
+from paimon_magics.session.queries.file_beginnings import SCHEME, beginnings
 from paimon_magics.session.scope import StatementScope
+from paimon_magics.tables.stores.paths import plain_location
 
 _GUESSED = {"header": "true", "inferSchema": "true"}
 _SEPARATORS = (";", "\t", "|")
@@ -24,9 +27,9 @@ _SEPARATORS = (";", "\t", "|")
 def with_guesses(
     scope: StatementScope, options: Mapping[str, str], shown: str, path: str
 ) -> dict[str, str]:
-    """The options for Spark's reader of the files at `path`, "" for files that are not on this
-    machine; options that are set stay. Adds notes on what is guessed. `shown` is the path as the
-    user wrote it."""
+    """The options for Spark's reader of the files at `path`, a local path or a URI, "" for files
+    that this process does not see; options that are set stay. Adds notes on what is guessed.
+    `shown` is the path as the user wrote it."""
     set_keys = {key.lower() for key in options}
 
     def unset(guesses: Mapping[str, str]) -> dict[str, str]:
@@ -115,7 +118,10 @@ def _has_line_ends(text: str, separator: str, quote: str, escape: str | None) ->
 
 
 def _texts(scope: StatementScope, path: str) -> Iterator[str]:
-    """The beginning of the first file at a path, pattern or folder of this machine."""
+    """The beginning of the first file at a path or folder, or that a local pattern fits."""
+    if SCHEME.match(path):
+        yield from beginnings(scope.catalog.stores, _first_stored(scope, path))
+        return
     plain = re.sub(r"\\(.)", r"\1", path)  # Spark escapes a pattern's characters in a name
     for name in [plain] if plain != path else sorted(glob.glob(path)):
         if os.path.isdir(name):
@@ -123,3 +129,15 @@ def _texts(scope: StatementScope, path: str) -> Iterator[str]:
         if os.path.isfile(name):
             yield from beginnings(scope.catalog.stores, [name])
             return
+
+
+def _first_stored(scope: StatementScope, path: str) -> list[str]:
+    """The first file at a path or folder of another store; none where that can't be known."""
+    with suppress(PaimonMagicsError, OSError):
+        place = plain_location(path).rstrip("/")
+        store = scope.catalog.stores.of(place)
+        if store.size(place) is not None:
+            return [place]
+        names = sorted(name for name in store.names(place) if not name.startswith(("_", ".")))
+        return [f"{place}/{name}" for name in names[:1]]
+    return []

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 LOOKED_AT_BYTES = 4 * 2**20
 """How much of a file is looked at."""
 
+SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
+"""What a URI begins with, and no path of this machine."""
+
 _BETWEEN = re.compile(r"[ \t\r\n,]*")
 _ALL_BYTES = 64 * 2**20
 _FILES_MAX = 100

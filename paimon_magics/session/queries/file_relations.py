@@ -31,6 +31,7 @@ from paimon_magics.errors import (
 )
 from paimon_magics.planning.formatting import count_text, shortened, size_text
 from paimon_magics.session.queries.csv_files import separator_in, with_guesses
+from paimon_magics.session.queries.file_beginnings import SCHEME
 from paimon_magics.session.scope import StatementScope
 from paimon_magics.spark.failures import translate
 from paimon_magics.spark.files import CORRUPT, BadLines, bad_lines, file_frame, lacks_file_system
@@ -49,7 +50,6 @@ _OF_ENDING = {
     **{"csv": "csv", "tsv": "csv", "parquet": "parquet", "orc": "orc", "avro": "avro"},
     **{"json": "json", "jsonl": "json", "ndjson": "json", "txt": "text"},
 }
-SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 """What a URI begins with."""
 
 _PATTERN = re.compile(r"[*?\[{]")
@@ -108,8 +108,9 @@ def frame_of_files(scope: StatementScope, files: FileRelation) -> DataFrame:
     is_here = not SCHEME.match(files.path) and runs_here(scope.spark)
     path = _found_here(files.path) if is_here else files.path
     if files.format == "csv":
-        local_path = path.removeprefix("file://") if is_here else ""
-        options = with_guesses(scope, options, files.path, local_path)
+        is_seen = is_here or SCHEME.match(path) is not None
+        seen_path = path.removeprefix("file://") if is_seen else ""
+        options = with_guesses(scope, options, files.path, seen_path)
     if files.format == "json" and is_here and "multiline" not in set_keys and _is_list(path):
         options["multiLine"] = "true"
     reader = _reader_options(files.format, options)
@@ -155,12 +156,11 @@ def _frame(
 def _found_here(path: str) -> str:
     """The absolute local path; raises UnknownNameError if nothing is there."""
     whole = os.path.abspath(os.path.expanduser(path))
-    if "{" not in whole:
-        # An exact name may contain a pattern's characters, which Spark would take for a pattern.
-        if os.path.exists(whole) and _PATTERN.search(whole):
-            whole = re.sub(r"([*?\[\]{}\\])", r"\\\1", whole)
-        elif not glob.glob(whole):
-            raise missing_file(path)
+    # An exact name may contain a pattern's characters, which Spark would take for a pattern.
+    if os.path.exists(whole):
+        whole = re.sub(r"([*?\[\]{}\\])", r"\\\1", whole)
+    elif "{" not in whole and not glob.glob(whole):
+        raise missing_file(path)
     return f"file://{whole}"
 
 

@@ -54,6 +54,19 @@ def test_object_store_file_and_partitioned_folder_are_read(session: Session, fol
     assert text.to_arrow().to_pylist() == [{"v": "two"}]
 
 
+def test_quotes_and_line_ends_of_csv_files_are_found_as_on_a_disk(
+    session: Session, folder: str
+) -> None:
+    store = session.catalog.stores.of(folder)
+    store.write(f"{folder}/quoted/m.csv", b'id,note\n1,"one\n2,two"\n2,"says ""hi"""\n')
+    for path in (f"{folder}/quoted/m.csv", f"{folder}/quoted"):
+        outcome = session.run(f"SELECT * FROM csv.`{path}`")
+        assert outcome.to_pylist() == [
+            {"id": 1, "note": "one\n2,two"}, {"id": 2, "note": 'says "hi"'}
+        ]  # fmt: skip
+        assert any("line breaks" in note for note in outcome.notes)
+
+
 def test_missing_files_and_patterns_are_refused(session: Session, folder: str) -> None:
     with pytest.raises(UnknownNameError, match=r"no file or folder `s3a://.*/nothing`"):
         session.run(f"SELECT * FROM parquet.`{folder}/nothing`")
