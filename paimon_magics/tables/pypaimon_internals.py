@@ -94,8 +94,7 @@ def write_nulls_as_java() -> None:
     def with_room_for_nulls(cls: Any, row: Any) -> bytes:
         wide = wide_nulls(row)
         if not wide:
-            written: bytes = as_written(cls, row)
-            return written
+            return bytes(as_written(cls, row))
         values = [wide.get(place, value) for place, value in enumerate(row.values)]
         filled = generic_row.GenericRow(values, row.fields, row.row_kind)
         data = bytearray(as_written(cls, filled))
@@ -121,9 +120,9 @@ def _generic_row() -> Any:
 def wide_nulls(row: Any) -> dict[int, Any]:
     """The places of those NULLs in a pypaimon row for which Java reserves space, each with the zero
     of its type."""
-    if None not in getattr(row, "values", ()):  # a BinaryRow has bytes alone
-        return {}
     generic_row = _generic_row()
+    if isinstance(row, generic_row.BinaryRow) or None not in row.values:
+        return {}
     wide: dict[int, Any] = {}
     for place, (value, field) in enumerate(zip(row.values, row.fields, strict=True)):
         name = str(getattr(field.type, "type", "")).upper()
