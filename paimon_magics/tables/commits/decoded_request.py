@@ -155,8 +155,10 @@ def check_names(commit: DecodedRequest) -> None:
             if not is_own:
                 raise _not_its_own(file.file_name)
             _check_claims(file)
+        # A changed file stays on its level; readers expect no other file of its keys there.
+        free = {0, *(file.level for file in message.deleted_files)}
         for file in message.new_files if appends else ():
-            if file.level:  # readers expect no other file of its keys there
+            if file.level not in free:
                 raise _not_written(file.file_name, f"is on level {file.level}, not 0")
         for _, name in _written_names(message):
             if not (name.startswith(prefix) and is_plain_name(name)):

@@ -596,3 +596,19 @@ def test_waiting_update_is_outdated_by_added_column(
         commit_by_key(scope, update, prepared, Attempts(reruns_max=0))
     shop.run(update.text)
     assert rows(shop, "widened") == [(1, 2, "new")]
+
+
+@pytest.mark.parametrize("engine", ["aggregation", "partial-update", "first-row"])
+def test_delete_rewrites_compacted_files_on_their_level(session: Session, engine: str) -> None:
+    name = f"levels_{engine.replace('-', '_')}"
+    session.run(
+        f"CREATE TABLE {name} (k INT, v INT) TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '1', "
+        f"'merge-engine' = '{engine}'); INSERT INTO {name} VALUES (1, 1), (2, 2);"
+        f"INSERT INTO {name} VALUES (3, 3); CALL sys.compact('{name}');"
+        f"DELETE FROM {name} WHERE k = 1"
+    )
+    assert session.run(f"SELECT * FROM {name} ORDER BY k").to_pylist() == [
+        {"k": 2, "v": 2}, {"k": 3, "v": 3}
+    ]  # fmt: skip
+    (file,) = session.run(f"SELECT level FROM `{name}$files`").to_pylist()
+    assert file["level"] > 0
