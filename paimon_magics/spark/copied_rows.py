@@ -23,7 +23,7 @@ from paimon_magics.planning.copying.results import FileErrors
 from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.planning.writes.row_origins import ORIGIN
 from paimon_magics.spark.casting import CHECK_FAILED, type_text
-from paimon_magics.spark.files import load_files
+from paimon_magics.spark.files import check_whole_files, load_files
 from paimon_magics.spark.queries import cancellable
 from paimon_magics.spark.types import spark_type
 from paimon_magics.statements.clauses.names import quoted
@@ -85,7 +85,10 @@ def read_files(
     schema: T.StructType | None = None,
 ) -> DataFrame:
     """The lazy frame of files, of Spark's format `kind`. Raises what Spark raises, for a damaged or
-    missing file too, whatever the session's settings are."""
+    missing file too, whatever the session's settings are; and as `check_whole_files`, where
+    names or types come from the files."""
+    if schema is None:
+        check_whole_files(paths, options)
     reader = spark.read.format(kind).options(**options, **_WHOLE_FILES)
     with cancellable(spark):
         frame = load_files(reader if schema is None else reader.schema(schema), paths)

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame, DataFrameReader, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from paimon_magics.errors import InvalidValueError
 from paimon_magics.spark.queries import cancellable
 from paimon_magics.statements.clauses.names import quoted
 
 _NO_FILE_SYSTEM = re.compile(r"No FileSystem for scheme|ClassNotFoundException: Class \S*\.fs\.")
 
+_ESCAPED = re.compile(r"\\[{}\[\]*?\\]")
 _PATTERN = re.compile(r"[\\{}\[\]*?]")  # what Hadoop takes a path with for a pattern
 
 
@@ -29,11 +31,30 @@ _SHOWN_MAX = 1000
 
 def file_frame(spark: SparkSession, kind: str, path: str, options: Mapping[str, str]) -> DataFrame:
     """The lazy frame of the files at `path`, of the format `kind`. Inferring their schema may run a
-    job. Raises what Spark raises."""
+    job. Raises what Spark raises, and InvalidValueError as `check_whole_files` does."""
+    if _ESCAPED.search(path):  # else it may be a pattern
+        check_whole_files([path], options)
     with cancellable(spark):
         frame = spark.read.format(kind).options(**options).load(path)
         frame.schema  # noqa: B018 - Spark Connect looks for the files only now
         return frame
+
+
+def check_whole_files(paths: Iterable[str], options: Mapping[str, str]) -> None:
+    """Raise InvalidValueError for text files that are read as a whole, and whose paths have
+    characters of patterns: Spark would look for names and types in the files that these match
+    (`MultiLineCSVDataSource`), which may be others."""
+    if not any(key.lower() == "multiline" and value == "true" for key, value in options.items()):
+        return
+    for path in paths:
+        if _PATTERN.search(path):
+            shown = path.replace("\\", "").removeprefix("file://")
+            raise InvalidValueError(
+                f"{shown} has values with line ends, and Spark can't read such a file whose path "
+                "has one of * ? [ ] { }.",
+                hint="Rename the file or its folder, or load it by pandas: session.write("
+                "pandas.read_csv(…), table).",
+            )
 
 
 def lacks_file_system(error: Exception) -> bool:

@@ -295,7 +295,9 @@ def _of_floating(
             share = F.lit(_FLOAT_SHARE if is_float else _DOUBLE_SHARE)
             units = wide * F.lit(float(10**scale))
             fits = F.abs(wide) < F.lit(float(10 ** (precision - scale)))  # not true for NaN
-            return fits & (F.abs(F.rint(units) - units) > F.abs(units) * share)
+            # The cast refuses numbers that are too large, and makes NULL of NaN and infinities.
+            is_none = F.isnan(wide) | (F.abs(wide) == F.lit(float("inf")))
+            return is_none | (fits & (F.abs(F.rint(units) - units) > F.abs(units) * share))
         case AtomicType(name="FLOAT") if not is_float:
             endless = F.abs(value.cast("float")) == F.lit(float("inf")).cast("float")
             return endless & (F.abs(wide) != F.lit(float("inf")))

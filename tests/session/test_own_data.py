@@ -284,6 +284,11 @@ def test_csv_file_gets_names_and_types_from_its_content(session: Session, folder
     quoted = session.run("SELECT id, text FROM csv.`quotes.csv`")
     assert quoted.to_arrow()["text"].to_pylist() == ['one\n"two", three', "x"]
     assert "line breaks" in quoted.notes[1]
+    (folder / "odd[1].csv").write_text('id,text\n1,"one\ntwo"\n')
+    (folder / "odd1.csv").write_text("other,names\n1,2\n")  # what a pattern would match
+    with pytest.raises(InvalidValueError, match="Spark can't read such a file") as refusal:
+        session.run("SELECT * FROM csv.`odd[1].csv`")
+    assert "odd[1].csv" in refusal.value.message and "Rename" in refusal.value.hint
     for name in ("of{a,b}.csv", "back\\slash.csv", "one[1]*.csv"):
         (folder / name).write_text("id\n7\n")
         assert rows(session, f"SELECT id FROM csv.`{name}`") == [(7,)]

@@ -145,7 +145,10 @@ def _bounds(statistics: FileStatistics, column: Column) -> Bounds:
     known = statistics.of(column)
     if known is None:
         return Bounds()
-    smallest, largest = known.least.to_pylist(), known.greatest.to_pylist()
+    try:
+        smallest, largest = known.least.to_pylist(), known.greatest.to_pylist()
+    except (OverflowError, ValueError):  # days and times beyond Python's year 9999
+        return Bounds()
     # A file without bounds makes the result inexact, unless it holds only NULLs.
     only_nulls = known.nulls == np.asarray(statistics.files["row_count"])
     return Bounds(

@@ -6,6 +6,7 @@ import datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from paimon_magics import Session
@@ -357,3 +358,11 @@ def test_sorted_history_sql_uses_only_columns_of_the_query(lake: Session) -> Non
     assert by_kind.startswith("-- without `operation`, `user`, `notebook`, ")
     assert lake.run(by_kind).to_arrow().column("commit_kind")[0].as_py() == "APPEND"
     assert rows.sql(RowFilter((Order("user"), Order("snapshot_id")))) == ""
+
+
+def test_profile_of_days_beyond_pythons_years_needs_a_job(lake: Session) -> None:
+    lake.run("CREATE TABLE far_days (day DATE)")
+    days = pa.array([3_663_478, 0], pa.int32()).cast(pa.date32())
+    lake.write(pa.table({"day": days}), "far_days")
+    (row,) = lake.reports.profile("far_days").data.to_pylist()
+    assert (row["min"], row["from"]) == ("1970-01-01", "Spark job")

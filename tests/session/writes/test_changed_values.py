@@ -162,6 +162,16 @@ def test_explain_names_casts_that_may_change_values(opened: Session) -> None:
     assert "Casts that may round or cut values: `d` from DOUBLE to DECIMAL(5, 2)." in text
 
 
+def test_numbers_that_no_decimal_has_are_counted(opened: Session) -> None:
+    opened.run("CREATE TABLE endless (k INT, d DECIMAL(5, 1))")
+    outcome = opened.run(
+        "INSERT INTO endless SELECT k, d FROM VALUES (1, double('NaN')), (2, double('Infinity')), "
+        "(3, 1.5D) AS v (k, d)"
+    )
+    assert outcome.values_changed == {"d": 2}
+    assert "NaN" in str(outcome.notes) or "Infinity" in str(outcome.notes)
+
+
 def test_lossless_casts_count_no_changed_values(opened: Session) -> None:
     opened.run("CREATE TABLE wide (a BIGINT, b DECIMAL(20, 4), c STRING, d DOUBLE)")
     outcome = opened.run("INSERT INTO wide SELECT 1, 1.5BD, 7, 3")
