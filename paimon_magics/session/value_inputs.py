@@ -46,6 +46,8 @@ _FRACTION_UNITS = {"s": 1_000_000, "ms": 1_000}
 _NUMBERS = frozenset({"integer", "float", "decimal"})
 # Kinds that have a common type which holds all values of both, or refuses one.
 _TOGETHER = (frozenset({"integer", "float"}), frozenset({"integer", "decimal"}))
+_SECOND = "it is the second of two equal times (fold=1), which a column without zones can't tell"
+_WITH_ZONE = "Give it its zone: value.replace(tzinfo=zoneinfo.ZoneInfo('Europe/Lisbon'))."
 _ALWAYS_EXACT = {bool, float, str, bytes, datetime.date}
 _NANOSECONDS = "its nanoseconds would be cut off"
 _ZONE = "its zone would be lost: a time of day has none"
@@ -189,11 +191,27 @@ def inferred_array(values: Sequence[Any], column: str) -> pa.Array:
             return pa.array(values)
     numbers = range(1, len(values) + 1)
     common = _common([_plain_of(value, number, column) for number, value in enumerate(values, 1)])
+    for number, value in zip(numbers, common, strict=True):
+        if _is_second(value):
+            raise refused(value, number, column, _SECOND, _WITH_ZONE)
     _check_kinds(common, numbers, column)
     try:
         return pa.array(common)
     except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
         raise _no_common_type(common, numbers, column) from error
+
+
+def _is_second(value: Any) -> bool:
+    """Whether a time without a zone, or one in a list, struct or map, is the second of two that the
+    end of summer time makes equal."""
+    match value:
+        case datetime.datetime(fold=1, tzinfo=None):
+            return True
+        case list() | tuple():
+            return any(map(_is_second, value))
+        case dict():
+            return any(map(_is_second, value.values()))
+    return False
 
 
 def _common(values: list[Any]) -> list[Any]:

@@ -306,6 +306,12 @@ def test_json_and_parquet_files_are_read_from_current_folder(
 ) -> None:
     assert rows(session, "SELECT id FROM json.`list.json` ORDER BY id") == [(1,), (2,)]
     assert rows(session, "SELECT id FROM json.`lines.json` ORDER BY id") == [(1,), (3,)]
+    (folder / "pretty.json").write_text('{\n  "id": 5,\n  "v": {"x": 1}\n}\n')
+    assert rows(session, "SELECT count(*) FROM json.`pretty.json`") == [(1,)]
+    assert rows(session, "SELECT id, v.x FROM json.`pretty.json`") == [(5, 1)]
+    (folder / "two.json").write_text('{\n  "id": 5\n}\n{\n  "id": 6\n}\n')
+    with pytest.raises(InvalidValueError, match="several JSON values"):
+        session.run("SELECT count(*) FROM json.`two.json`")
     assert rows(session, "SELECT id FROM parquet.`part[1].parquet`") == [(4,)]
     assert rows(session, f"SELECT p.id FROM parquet.`file://{folder}/part*.parquet` p") == [(4,)]
 

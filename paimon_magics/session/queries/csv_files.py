@@ -42,7 +42,7 @@ def with_guesses(
     if not path or len(separator) != 1:
         return {**options, **guessed}
     quote = options.get("quote", '"')
-    quotes = unset(quoting(_texts(scope, path), separator, quote))
+    quotes = unset(quoting(first_beginnings(scope, path), separator, quote))
     if "multiLine" in quotes:
         scope.note("Some values contain line breaks, so one task read each file as a whole.")
     return {**options, **guessed, **quotes}
@@ -117,7 +117,7 @@ def _has_line_ends(text: str, separator: str, quote: str, escape: str | None) ->
     return rows < len(lines.splitlines())
 
 
-def _texts(scope: StatementScope, path: str) -> Iterator[str]:
+def first_beginnings(scope: StatementScope, path: str) -> Iterator[str]:
     """The beginning of the first file at a path or folder, or that a local pattern fits."""
     if SCHEME.match(path):
         yield from beginnings(scope.catalog.stores, _first_stored(scope, path))

@@ -75,6 +75,17 @@ def whole_values(text: str) -> Iterator[object]:
                 return
 
 
+def lines_of_first_value(text: str) -> tuple[int, bool]:
+    """How many lines the first JSON value of a file's beginning takes, 0 if there is none or it is
+    cut, and whether anything follows it."""
+    start = len(text) - len(text.lstrip())
+    try:
+        _, end = json.JSONDecoder().raw_decode(text, start)
+    except ValueError:
+        return 0, False
+    return text.count("\n", start, end) + 1, bool(text[end:].strip())
+
+
 def _gap_end(text: str, position: int) -> int:
     gap = _BETWEEN.match(text, position)
     return position if gap is None else gap.end()

@@ -30,8 +30,12 @@ from paimon_magics.errors import (
     likely_meant,
 )
 from paimon_magics.planning.formatting import count_text, shortened, size_text
-from paimon_magics.session.queries.csv_files import separator_in, with_guesses
-from paimon_magics.session.queries.file_beginnings import SCHEME
+from paimon_magics.session.queries.csv_files import (
+    first_beginnings,
+    separator_in,
+    with_guesses,
+)
+from paimon_magics.session.queries.file_beginnings import SCHEME, lines_of_first_value
 from paimon_magics.session.scope import StatementScope
 from paimon_magics.spark.failures import translate
 from paimon_magics.spark.files import CORRUPT, BadLines, bad_lines, file_frame, lacks_file_system
@@ -111,8 +115,8 @@ def frame_of_files(scope: StatementScope, files: FileRelation) -> DataFrame:
         is_seen = is_here or SCHEME.match(path) is not None
         seen_path = path.removeprefix("file://") if is_seen else ""
         options = with_guesses(scope, options, files.path, seen_path)
-    if files.format == "json" and is_here and "multiline" not in set_keys and _is_list(path):
-        options["multiLine"] = "true"
+    if files.format == "json" and "multiline" not in set_keys:
+        options |= _json_guesses(scope, files.path, path.removeprefix("file://"), is_here=is_here)
     reader = _reader_options(files.format, options)
     try:
         frame, path = _frame(scope, files, path, reader)
@@ -227,13 +231,21 @@ def _local_files(path: str) -> Iterator[str]:
             yield name
 
 
-def _is_list(path: str) -> bool:
-    """Whether a JSON file holds a list, which Spark can't read line by line, only as a whole."""
-    for name in glob.glob(path.removeprefix("file://")):
-        if os.path.isfile(name):
-            with open(name, "rb") as file:
-                return file.read(64).lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"[")
-    return False
+def _json_guesses(scope: StatementScope, shown: str, path: str, *, is_here: bool) -> dict[str, str]:
+    """The options for a JSON file that holds a list, or an object on several lines, which Spark
+    can't read line by line, only as a whole. Raises InvalidValueError for several such objects: of
+    these, Spark would read the first alone."""
+    for text in first_beginnings(scope, path) if is_here or SCHEME.match(path) else ():
+        lines, has_more = lines_of_first_value(text)
+        if lines > 1 and has_more:
+            raise InvalidValueError(
+                f"`{shown}` has several JSON values, and the first one takes {lines} lines. Spark "
+                "reads one value of each line, or one of each file.",
+                hint="Write each value on a line of its own, or all of them as one list.",
+            )
+        if lines > 1 or text.lstrip().startswith("["):
+            return {"multiLine": "true"}
+    return {}
 
 
 # Files of an object store that Spark has no jars for: this process copies them beside Spark, with

@@ -32,6 +32,11 @@ REFUSED: list[tuple[list[Any], str]] = [
     ([None, NANOSECONDS], "of row 2: its nanoseconds would be cut off"),
     ([np.datetime64("2026-01-02T00:00:00.000000001")], "of row 1: its nanoseconds"),
     ([pd.Timedelta(1, "ns")], "of row 1: its nanoseconds"),
+    (
+        [AT(2026, 10, 25, 1, 15), AT(2026, 10, 25, 1, 15, fold=1)],
+        "of row 2: it is the second of two",
+    ),
+    ([[{"x": AT(2026, 10, 25, 1, 15, fold=1)}]], "of row 1: it is the second of two"),
     ([np.datetime64("12000-01-01", "s")], "its year is beyond 9999"),
     ([True, 1.5], "bool (row 1: True), float (row 2: 1.5)"),
     ([1, True], "int (row 1: 1), bool (row 2: True)"),
