@@ -46,6 +46,7 @@ MISTAKES: list[Mistake] = [
     (lambda s: s.write(IDS), "missing 1 required", "It takes frame, name, mode"),
     (lambda s: s.layout("items", 1, 2), "2 positional arguments but 4", "It takes name."),
     # ---- arguments
+    (lambda s: s.write(pa.table({}), "items", mode="append"), "has no columns", "DESCRIBE default"),
     (lambda s: s.delete("items", None), "`where` of delete() is None", 'write "true"'),
     (lambda s: s.delete("items", " "), "`where` of delete() is ", 'write "true"'),
     (lambda s: s.delete("items"), "missing 1 required", "It takes name, where"),

@@ -176,12 +176,29 @@ def _read(scope: StatementScope, name: TableName, table: Table, start: str, end:
     follow = rows > _ROWS_MAX
     query = " UNION ALL ".join(queries) + (f" LIMIT {_ROWS_MAX}" if follow else "")
     return _Changes(
-        pa.concat_tables(parts, promote_options="default").slice(0, _ROWS_MAX),
+        _joined(parts).slice(0, _ROWS_MAX),
         query,
         follow,
         notes,
         snapshots,
     )
+
+
+def _joined(parts: Sequence[pa.Table]) -> pa.Table:
+    """The rows of all parts. A column whose type was changed between them has the wider type, or is
+    a text where there is none."""
+    try:
+        return pa.concat_tables(parts, promote_options="permissive")
+    except pa.ArrowException:
+        types: dict[str, pa.DataType] = {}
+        for field in (field for part in parts for field in part.schema):
+            same = types.setdefault(field.name, field.type) == field.type
+            types[field.name] = field.type if same else pa.string()
+        texts = [
+            part.cast(pa.schema([field.with_type(types[field.name]) for field in part.schema]))
+            for part in parts
+        ]
+        return pa.concat_tables(texts, promote_options="default")
 
 
 def _step_sql(

@@ -138,6 +138,11 @@ def prepare_insert(
             scope.filling(), insert.text, insert.source, parameters,
             value_names=partial(_value_names, insert, schema),
         )  # fmt: skip
+    if not frame.columns:
+        raise InvalidValueError(
+            "The frame has no columns.",
+            hint=f"Nothing was written. DESCRIBE {table.name} shows the table's columns.",
+        )
     kinds = rows is not None and frame.columns[-1] == KIND
     origins = [ORIGIN] if rows is not None and frame.columns[-1] == ORIGIN else []
     names = frame.columns[:-1] if kinds or origins else frame.columns

@@ -366,3 +366,17 @@ def test_profile_of_days_beyond_pythons_years_needs_a_job(lake: Session) -> None
     lake.write(pa.table({"day": days}), "far_days")
     (row,) = lake.reports.profile("far_days").data.to_pylist()
     assert (row["min"], row["from"]) == ("1970-01-01", "Spark job")
+
+
+@pytest.mark.parametrize(("wider", "shown"), [("BIGINT", [6, 2, 1]), ("STRING", ["6", "2", "1"])])
+def test_changes_before_and_after_a_change_of_type_are_shown_together(
+    lake: Session, wider: str, shown: list[object]
+) -> None:
+    name = f"widened_{wider.lower()}"
+    lake.run(
+        f"CREATE TABLE {name} (x INT); INSERT INTO {name} VALUES (1), (2);"
+        f"ALTER TABLE {name} ALTER COLUMN x TYPE {wider}; UPDATE {name} SET x = 6 WHERE x = 2",
+        confirm=True,
+    )
+    values = lake.reports.changes(name).data.column("x").to_pylist()
+    assert sorted(set(values), reverse=True) == shown
