@@ -521,7 +521,7 @@ NEWCOMERS: list[tuple[str, str, str]] = [
     ("CREATE EXTERNAL TABLE u (id INT)", "EXTERNAL", "CREATE TABLE u AS SELECT"),
     ("RESTORE TABLE orders TO TIMESTAMP AS OF '2026-01-01'", "TIMESTAMP", "HISTORY orders"),
     ("CREATE TABLE u (id INT DEFAULT 1 + 1)", "`id`", "literal"),
-    ("CREATE TABLE u (a ARRAY<INT> DEFAULT array(1))", "`a`", "in the INSERT"),
+    ("CREATE TABLE u (a ARRAY<STRING> DEFAULT array('x'))", "`a`", "quotes"),
     ("CREATE TABLE u (id INT UNIQUE)", "UNIQUE", "PRIMARY KEY"),
     ("CREATE TABLE u (id INT, ts DATE) PARTITIONED BY (days(ts))", "days", "PARTITIONED BY (day)"),
     ("ALTER TABLE users ADD PRIMARY KEY (age)", "ADD CONSTRAINT", "new table"),

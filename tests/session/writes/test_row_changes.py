@@ -599,16 +599,16 @@ def test_waiting_update_is_outdated_by_added_column(
 
 
 @pytest.mark.parametrize("engine", ["aggregation", "partial-update", "first-row"])
-def test_delete_rewrites_compacted_files_on_their_level(session: Session, engine: str) -> None:
+def test_delete_rewrites_compacted_files_on_their_level(shop: Session, engine: str) -> None:
     name = f"levels_{engine.replace('-', '_')}"
-    session.run(
+    shop.run(
         f"CREATE TABLE {name} (k INT, v INT) TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '1', "
         f"'merge-engine' = '{engine}'); INSERT INTO {name} VALUES (1, 1), (2, 2);"
         f"INSERT INTO {name} VALUES (3, 3); CALL sys.compact('{name}');"
         f"DELETE FROM {name} WHERE k = 1"
     )
-    assert session.run(f"SELECT * FROM {name} ORDER BY k").to_pylist() == [
+    assert shop.run(f"SELECT * FROM {name} ORDER BY k").to_pylist() == [
         {"k": 2, "v": 2}, {"k": 3, "v": 3}
     ]  # fmt: skip
-    (file,) = session.run(f"SELECT level FROM `{name}$files`").to_pylist()
+    (file,) = shop.run(f"SELECT level FROM `{name}$files`").to_pylist()
     assert file["level"] > 0
