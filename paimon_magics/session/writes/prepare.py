@@ -119,6 +119,16 @@ class GivenRows:
     are_own: bool = False
 
 
+def _checked(frame: DataFrame, table: Table) -> DataFrame:
+    """The frame. Raises InvalidValueError if it has no columns."""
+    if not frame.columns:
+        raise InvalidValueError(
+            "The frame has no columns.",
+            hint=f"Nothing was written. DESCRIBE {table.name} shows the table's columns.",
+        )
+    return frame
+
+
 def prepare_insert(
     scope: StatementScope,
     insert: Insert,
@@ -132,17 +142,12 @@ def prepare_insert(
     schema = _writable_schema(scope, insert, table)
     static = static_partition_columns(insert, schema)
     if rows is not None:
-        frame = rows.frame
+        frame = _checked(rows.frame, table)
     else:
         frame = frame_of_query(
             scope.filling(), insert.text, insert.source, parameters,
             value_names=partial(_value_names, insert, schema),
         )  # fmt: skip
-    if not frame.columns:
-        raise InvalidValueError(
-            "The frame has no columns.",
-            hint=f"Nothing was written. DESCRIBE {table.name} shows the table's columns.",
-        )
     kinds = rows is not None and frame.columns[-1] == KIND
     origins = [ORIGIN] if rows is not None and frame.columns[-1] == ORIGIN else []
     names = frame.columns[:-1] if kinds or origins else frame.columns
