@@ -49,10 +49,12 @@ def interrupt():
     time.sleep(float(sys.argv[2]))
     os.kill(os.getpid(), signal.SIGINT)
 
-threading.Thread(target=interrupt).start()
+interrupting = threading.Thread(target=interrupt)
+interrupting.start()
 try:
     paimon_magics.connect(sys.argv[1], coordinator="in-process")
-    print("not interrupted")
+    interrupting.join()  # a fast machine has started before
+    time.sleep(10)
 except KeyboardInterrupt:
     print("interrupted", java())
 session = paimon_magics.connect(sys.argv[1], coordinator="in-process")
