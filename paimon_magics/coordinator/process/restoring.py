@@ -321,7 +321,7 @@ class Restoring:
         published = note.published if note is not None and note.log == log.id else 0
         name = ids.find(table.table_id) or table_name(table.name)
         loaded = self.place.catalog.find(name)
-        if loaded is not None and ids.id_of(loaded) == table.table_id:
+        if loaded is not None and ids.is_of(loaded, table.table_id):
             latest = latest_snapshot_id(loaded)
             if (table.snapshot_id or 0) > latest:
                 why = (

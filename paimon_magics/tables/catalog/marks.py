@@ -23,14 +23,14 @@ from functools import partial
 
 from pypaimon.schema.schema_manager import SchemaManager
 
-from paimon_magics.errors import PaimonMagicsError
+from paimon_magics.errors import PaimonMagicsError, UnknownNameError
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.schema.history import created_at_ms, table_id_of_legacy
 from paimon_magics.tables.stores.corruption import parsing
 from paimon_magics.tables.stores.paths import local_path, plain_location
 from paimon_magics.tables.stores.store import store_errors
-from paimon_magics.tables.table import MARK_NAME, Table
+from paimon_magics.tables.table import MARK_NAME, Table, gone
 
 _TABLES_MAX = 16_384
 _PLACES_MAX = 4 * _TABLES_MAX
@@ -69,7 +69,8 @@ class TableIds:
     def id_of(self, table: Table, *, look: bool = False) -> str:
         """The table's id, which is created if the table has none. A branch has the id of its table.
 
-        A known id is not read again, unless with `look`.
+        A known id is not read again, unless with `look`. Raises UnknownNameError for a table that
+        was dropped or renamed since it was loaded, and leaves nothing in its folder.
         """
         if self._catalog.metastore == "rest":
             return _server_id(table)
@@ -86,6 +87,13 @@ class TableIds:
                 self._known.clear()
             self._known[path, created_ms] = id
         return id
+
+    def is_of(self, table: Table, id: str, *, look: bool = False) -> bool:
+        """Whether a loaded table has an id; False where it was dropped or renamed since."""
+        try:
+            return self.id_of(table, look=look) == id
+        except UnknownNameError:
+            return False
 
     def expect(self, id: str, name: TableName) -> None:
         """Note where a table was when its id was last used, as a log knows it."""
@@ -107,7 +115,7 @@ class TableIds:
                     mark = self._read(f"{other}.db/{table}")
                     name = TableName(table, other)
                     loaded = catalog.find(name) if mark is not None and mark.id == id else None
-                    if loaded is not None and self.id_of(loaded, look=True) == id:
+                    if loaded is not None and self.is_of(loaded, id, look=True):
                         return name
                 except (PaimonMagicsError, OSError) as error:
                     unread = error
@@ -171,6 +179,11 @@ class TableIds:
             is_new = False
         if not is_new:
             table.store.write(file, content)
+        if created_at_ms(table) is None and table.paimon.schema_manager.latest() is None:
+            # The table was dropped meanwhile, and on a local disk the mark has made its folder anew.
+            table.store.delete([file])
+            table.store.remove_if_empty(table.location)
+            raise gone(table)
         with self._guard:
             self._places[mark.id] = mark.path
         return mark

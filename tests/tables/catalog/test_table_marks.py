@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from paimon_magics.errors import TableDamagedError
+from paimon_magics.errors import TableDamagedError, UnknownNameError
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.catalog.marks import TableIds
@@ -206,6 +206,19 @@ def test_lost_first_schema_keeps_the_id_and_a_broken_schema_is_reported(catalog:
     with pytest.raises(TableDamagedError):
         TableIds(catalog).id_of(table)
     assert len(version_of(table)) == 16
+
+
+def test_table_that_is_dropped_after_it_was_loaded_leaves_no_mark(
+    catalog: Catalog, ids: TableIds
+) -> None:
+    before = id_of(TableIds(catalog), catalog, T)
+    table, place = catalog.load(T), folder(catalog, T)
+    catalog.drop_table(T)
+    with pytest.raises(UnknownNameError, match=r"`default\.t` was dropped or renamed meanwhile"):
+        TableIds(catalog).id_of(table)
+    assert not place.exists()
+    assert not TableIds(catalog).is_of(table, before)
+    assert ids.find(before) is None
 
 
 def test_a_known_id_is_not_read_again(catalog: Catalog) -> None:

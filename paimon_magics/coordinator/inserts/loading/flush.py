@@ -229,7 +229,7 @@ class BatchLoader:
     def table_of(self, name: TableName, table_id: str) -> Table | None:
         """The table with an id, even if somebody renamed it; None if it is gone."""
         table = self._catalog.find(name)
-        if table is not None and self._ids.id_of(table) == table_id:
+        if table is not None and self._ids.is_of(table, table_id):
             return table
         other = self._ids.find(table_id)
         return None if other is None else self._catalog.load(other)
