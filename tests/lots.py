@@ -25,7 +25,7 @@ import pytest
 
 from tests.order import file_of
 
-__all__ = ["LOTS", "Lot", "enter_zone", "lot_of"]
+__all__ = ["LOTS", "Lot", "enter_zone", "last_commit", "lot_of"]
 
 ZONES = ("UTC", "America/St_Johns")
 """The second one is behind UTC by three hours and a half, and has summer time; days of 1582 and
@@ -54,18 +54,18 @@ def _drawn(root: Path) -> int:
                 f"{_VARIABLE} is {named!r}. Set it to a number from 0 to {LOTS - 1}."
             )
         return int(named)
-    return _head(root) % LOTS
+    return last_commit(root) % LOTS
 
 
 def enter_zone(root: Path) -> str:
     """Let this process and those that it starts be in the zone that the environment names, or that
     of the last commit; return its name."""
-    zone = os.environ.setdefault("TZ", ZONES[_head(root) // LOTS % len(ZONES)])
+    zone = os.environ.setdefault("TZ", ZONES[last_commit(root) // LOTS % len(ZONES)])
     time.tzset()
     return zone
 
 
-def _head(root: Path) -> int:
+def last_commit(root: Path) -> int:
     """The last commit as a number; 0 where there is no repository."""
     head = subprocess.run(
         ["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, text=True, check=False

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.lots import last_commit
 from tests.simulation.planted import PLANTED
 
 ROOT = Path(__file__).parents[2]
@@ -50,9 +51,10 @@ def test_a_run_is_repeated_by_its_seed(seed: int) -> None:
 @pytest.mark.always
 @pytest.mark.parametrize(("kinds", "seconds"), [((), "240"), (("--gentle",), "120")])
 def test_seeds_are_clean(kinds: tuple[str, ...], seconds: str) -> None:
-    """As many as there is time for, which is a thousand or two, and others with each run. A failing
-    one prints the command that replays it."""
-    first = random.randrange(10**9)
+    """As many as there is time for, which is a thousand or two, and others with each commit: what
+    was clean here is clean wherever the commit is tested. A failing one prints the command that
+    replays it."""
+    first = last_commit(ROOT) % 10**9
     seeds = f"{first}..{first + 5000}"
     ran = simulate("--seeds", seeds, "--seconds", seconds, "--stop", "3", *kinds)
     print(ran.stdout)
