@@ -83,7 +83,7 @@ window.ready = true;
 def main() -> None:
     """Print the medians of five runs."""
     from paimon_widgets.health_view import health_bundle
-    from paimon_widgets.layout_page import layout_html
+    from paimon_widgets.layout_view import layout_html
 
     with tempfile.TemporaryDirectory() as folder:
         fill(Catalog.open({"warehouse": folder}), buckets=True)
@@ -108,7 +108,7 @@ def main() -> None:
 
 def _sent_bytes(layout: Layout, packed: bytes, state: dict[str, Any]) -> int:
     """The bytes that a notebook's page gets: the widget's state, its text and its static page."""
-    from paimon_widgets.layout_page import layout_html
+    from paimon_widgets.layout_view import layout_html
 
     beside = {"text/plain": str(layout), "text/html": layout_html(layout)}
     return len(packed) + len(json.dumps(state)) + len(json.dumps(beside))

@@ -28,7 +28,7 @@ from paimon_magics.statements.statement import CreateTable, TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.schema.types import arrow_schema
 from paimon_magics.tables.system_tables.registry import metadata_table
-from paimon_magics.tables.writing.bucket_assignment import BucketRule
+from paimon_magics.tables.writing.bucket_counts import BucketRule
 from paimon_magics.tables.writing.native_writer import native_table
 from paimon_magics.tables.writing.write_spec import WriteSpec
 from paimon_magics.tables.writing.writer import write_batches

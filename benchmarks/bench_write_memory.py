@@ -48,7 +48,7 @@ def write(folder: str, rows: int) -> int:
 
     from paimon_magics.statements.statement import TableName
     from paimon_magics.tables.catalog.catalog import Catalog
-    from paimon_magics.tables.writing.bucket_assignment import BucketRule
+    from paimon_magics.tables.writing.bucket_counts import BucketRule
     from paimon_magics.tables.writing.own_writers import flush_table
     from paimon_magics.tables.writing.write_spec import WriteSpec
     from paimon_magics.tables.writing.writer import write_batches

@@ -19,8 +19,7 @@ from paimon_magics.magics.completion import Completer
 from paimon_magics.magics.connecting import print_place
 from paimon_magics.magics.line import run_line
 from paimon_magics.magics.options import RESULT_TYPES
-from paimon_magics.magics.progress_display import ProgressOfCells
-from paimon_magics.magics.views import load_views_aside
+from paimon_magics.magics.views import ProgressOfCells, load_views_aside
 from paimon_magics.redaction import scrub
 from paimon_magics.settings import (
     DEFAULT_WAREHOUSE,

@@ -17,7 +17,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as spark_types
 
-from paimon_magics.columnar.hashed_numbers import DIGITS_MAX, decimals_of_hashes
+from paimon_magics.columnar.key_numbers import DIGITS_MAX, decimals_of_hashes
 from paimon_magics.statements.clauses.names import quoted
 
 if TYPE_CHECKING:

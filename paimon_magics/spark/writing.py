@@ -37,8 +37,7 @@ from paimon_magics.spark.jvm import is_connect
 from paimon_magics.spark.losses import without_losses
 from paimon_magics.spark.sessions import is_one_process
 from paimon_magics.spark.sizes import estimated_bytes
-from paimon_magics.spark.spooled_buckets import SPOOLED, SpooledWriteTasks, SpoolTasks
-from paimon_magics.spark.spooled_rows import SpooledRows
+from paimon_magics.spark.spooled_rows import SPOOLED, SpooledRows, SpooledWriteTasks, SpoolTasks
 from paimon_magics.spark.task_reports import reports_folder
 from paimon_magics.spark.task_units import RESULT_SCHEMA, UnitResults, unit_results
 from paimon_magics.spark.transfer import all_written, collected

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from typing import Any
 
-from paimon_magics.columnar.whole_arrays import whole_structs
+from paimon_magics.columnar.fields import whole_structs
 
 
 def schema_path(manager: Any, schema_id: int) -> str:

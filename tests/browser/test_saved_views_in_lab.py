@@ -18,7 +18,7 @@ Report("THING", "all is well", (Section("", pa.table({"item": ["tea"]}), "shop.i
 # What is shown while a job runs, without the job; then the kernel is killed.
 KILLED = """import os, time
 from paimon_magics.planning.job_progress import Progress, StageProgress
-from paimon_magics.spark.listening import listener
+from paimon_magics.spark.streaming_queries import listener
 listener()(Progress(2.0, (StageProgress(4, 1, 2, rows_read=1234),)))
 while not os.path.exists("seen"):
     time.sleep(0.1)

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from paimon_magics.columnar.hashed_numbers import _numbers_of_hashes, decimals_of_hashes
+from paimon_magics.columnar.key_numbers import _numbers_of_hashes, decimals_of_hashes
 
 
 def test_hashes_of_sparks_examples_are_inverted() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from paimon_magics.columnar.record_expiry import RecordExpiry
+from paimon_magics.columnar.row_filters import RecordExpiry
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import orc
 
-from paimon_magics.columnar.whole_arrays import whole_structs
+from paimon_magics.columnar.fields import whole_structs
 
 PAIR = pa.struct([("x", pa.int32()), ("y", pa.string())])
 TYPES = {

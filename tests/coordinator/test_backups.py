@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from paimon_magics.coordinator.http.authorisation import Tokens
-from paimon_magics.coordinator.process.backing_up import MAKING
+from paimon_magics.coordinator.process.restoring import MAKING
 from paimon_magics.coordinator.store.backups import Backup
 from paimon_magics.coordinator.store.state_store import open_store
 from paimon_magics.statements.statement import TableName

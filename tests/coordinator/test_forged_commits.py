@@ -31,7 +31,7 @@ from paimon_magics.planning.schemas.replacements import TableReplacement
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.commits.decoded_request import decoded
-from paimon_magics.tables.commits.log_positions import log_properties
+from paimon_magics.tables.commits.receipts import log_properties
 from tests.coordinator.process import TABLE, Process, create_table, data_files, read, write
 from tests.coordinator.test_foreign_paths import serialize_commit_message
 

@@ -19,7 +19,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
 from paimon_magics.coordinator.ownership.redacted_log import _JsonFormatter, _TextFormatter
-from paimon_magics.coordinator.protocol.request_id import CURRENT, RequestId, about, request_id
+from paimon_magics.coordinator.protocol.errors import CURRENT, RequestId, about, request_id
 from paimon_magics.version import _commit_of_checkout, build
 from tests.coordinator.process import Process, create_table, wait_until
 

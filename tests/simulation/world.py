@@ -40,7 +40,7 @@ from paimon_magics.coordinator.store.database import (
 from paimon_magics.coordinator.store.sqlite import MemoryDatabase
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
-from paimon_magics.tables.stores import allowed_paths, paths, syncing
+from paimon_magics.tables.stores import allowed_paths, local_store, paths
 from paimon_magics.tables.stores.store import LocalStore, UnreachableError
 from tests.simulation.faults import SIMULATED, Faults, PanicException
 from tests.simulation.mistakes import watch
@@ -219,7 +219,7 @@ class World:
                 namespace[name] = lambda *_, **__: InlineExecutor(simulated)
             if namespace["__name__"] == "pypaimon.schema.table_schema" and value is real_time:
                 namespace[name] = UniqueTime(simulated)
-        syncing._threads.cache_clear()
+        local_store._threads.cache_clear()
         paths.os = allowed_paths.os = _STILL_OS  # type: ignore[assignment]
         before, flusher_process.ChildProcess = flusher_process.ChildProcess, Child  # type: ignore
         _active = self
@@ -228,7 +228,7 @@ class World:
         finally:
             _active = None
             flusher_process.ChildProcess = before  # type: ignore[misc]
-            syncing._threads.cache_clear()
+            local_store._threads.cache_clear()
             paths.os = allowed_paths.os = os  # type: ignore[attr-defined]
             for namespace, name, value in _places:
                 namespace[name] = value

@@ -13,8 +13,14 @@ from IPython.core.interactiveshell import InteractiveShell
 from paimon_magics.columnar.layouts import CELLS
 from paimon_magics.session.reports.health import Health
 from paimon_magics.session.reports.layout import Layout
-from paimon_widgets.layout_page import METRICS, colour, layout_html, packed_cells
-from paimon_widgets.layout_view import LayoutView, layout_bundle
+from paimon_widgets.layout_view import (
+    METRICS,
+    LayoutView,
+    colour,
+    layout_bundle,
+    layout_html,
+    packed_cells,
+)
 from tests.widgets.pages import Reader
 
 WIDGET = "application/vnd.jupyter.widget-view+json"

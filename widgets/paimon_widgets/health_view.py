@@ -28,10 +28,9 @@ from paimon_magics.session.reports.health import (
     sizes_sql,
     worst_partitions,
 )
-from paimon_widgets.assets import script, style, with_widget
+from paimon_widgets.assets import amount, code, paragraph, script, style, table, with_widget
 from paimon_widgets.charts import chart_svg
 from paimon_widgets.running import AnsweringView
-from paimon_widgets.static_pages import amount, code, paragraph, table
 
 if TYPE_CHECKING:
     from paimon_magics.session.reports.health import Health

@@ -27,10 +27,9 @@ from paimon_magics.session.rendering import (
 )
 from paimon_magics.session.reports.paging import ArrowRows, Page, QueryRows, Rows, rows_of
 from paimon_magics.session.reports.report import Action, Report, Section
-from paimon_widgets.assets import script, style, with_widget
+from paimon_widgets.assets import Cell, code, paragraph, script, style, table, with_widget
 from paimon_widgets.charts import chart_svg
 from paimon_widgets.running import AnsweringView
-from paimon_widgets.static_pages import Cell, code, paragraph, table
 
 if TYPE_CHECKING:
     from paimon_magics.session.outcome import Outcome

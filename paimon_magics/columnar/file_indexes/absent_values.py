@@ -14,8 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from paimon_magics.columnar.file_indexes.hashes import fast_hashes
-from paimon_magics.columnar.file_indexes.values import index_values, stored_pieces
+from paimon_magics.columnar.file_indexes.values import fast_hashes, index_values, stored_pieces
 from paimon_magics.columnar.roaring import numbers_at
 
 JUDGED_KINDS = ("bloom-filter", "bitmap", "range-bitmap", "bsi")

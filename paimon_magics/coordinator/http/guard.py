@@ -38,18 +38,18 @@ from paimon_magics.coordinator.http.limits import (
     Using,
     run_in_threadpool,
 )
+from paimon_magics.coordinator.protocol.errors import (
+    CURRENT,
+    HEADER,
+    RequestId,
+    request_id,
+)
 from paimon_magics.coordinator.protocol.principals import (
     PRINCIPAL,
     Principal,
     closed_table,
 )
 from paimon_magics.coordinator.protocol.principals import Scope as Needed
-from paimon_magics.coordinator.protocol.request_id import (
-    CURRENT,
-    HEADER,
-    RequestId,
-    request_id,
-)
 from paimon_magics.coordinator.protocol.visibility import Load, check_table
 from paimon_magics.coordinator.store.database import StoreUnavailableError
 from paimon_magics.errors import PaimonMagicsError, SetupError, UnknownNameError

@@ -14,7 +14,7 @@ import sys
 import time
 from typing import TextIO
 
-from paimon_magics.coordinator.protocol.request_id import CURRENT
+from paimon_magics.coordinator.protocol.errors import CURRENT
 from paimon_magics.redaction import redacted
 
 _PROCESS = "paimon_magics.coordinator.process"

@@ -11,13 +11,6 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 
 from paimon_magics.coordinator.ownership.state_folder import StateFolder
-from paimon_magics.coordinator.process.backing_up import (
-    BACKUP_PATH,
-    STORE_FILE,
-    manifest_of,
-    write_backup_of_folder,
-    write_backup_of_postgres,
-)
 from paimon_magics.coordinator.process.offline import (
     CommandParser,
     add_catalog_options,
@@ -30,7 +23,16 @@ from paimon_magics.coordinator.process.offline import (
     note_in_audit_log,
     offline,
 )
-from paimon_magics.coordinator.process.restoring import Restoring, check_fits, shown_lines
+from paimon_magics.coordinator.process.restoring import (
+    BACKUP_PATH,
+    STORE_FILE,
+    Restoring,
+    check_fits,
+    manifest_of,
+    shown_lines,
+    write_backup_of_folder,
+    write_backup_of_postgres,
+)
 from paimon_magics.coordinator.store.backups import Backup, new_file
 from paimon_magics.coordinator.store.state_store import open_store, store_address
 from paimon_magics.errors import InvalidValueError, PaimonMagicsError, SetupError

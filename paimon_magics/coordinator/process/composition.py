@@ -22,8 +22,7 @@ from urllib.parse import urlsplit
 from starlette.routing import BaseRoute, WebSocketRoute
 from starlette.types import ASGIApp
 
-from paimon_magics.coordinator.audit.audit_table import AuditTable
-from paimon_magics.coordinator.audit.trail import Trail
+from paimon_magics.coordinator.audit.trail import AuditTable, Trail
 from paimon_magics.coordinator.client.addresses import Addresses, tls_context
 from paimon_magics.coordinator.core.values import Limits
 from paimon_magics.coordinator.http.authorisation import (
@@ -48,17 +47,16 @@ from paimon_magics.coordinator.ownership.folder_token import Introductions
 from paimon_magics.coordinator.ownership.lease import Owner
 from paimon_magics.coordinator.ownership.ownership import Ownership
 from paimon_magics.coordinator.ownership.pairing import Pairing
-from paimon_magics.coordinator.process.backing_up import backup_route, manifest_of
 from paimon_magics.coordinator.process.network import Network
 from paimon_magics.coordinator.process.place import Place
+from paimon_magics.coordinator.process.restoring import backup_route, manifest_of
 from paimon_magics.coordinator.process.rotation_files import rotation_route
 from paimon_magics.coordinator.process.server import Shutdown
 from paimon_magics.coordinator.routes.administration import grant_routes, token_routes
 from paimon_magics.coordinator.routes.app import Parts, application
-from paimon_magics.coordinator.routes.catalog import catalog_routes
+from paimon_magics.coordinator.routes.catalog import StoreOptions, catalog_routes
 from paimon_magics.coordinator.routes.insert_stream import InsertStream
 from paimon_magics.coordinator.routes.inserts import InsertRoutes
-from paimon_magics.coordinator.routes.store_options import StoreOptions
 from paimon_magics.coordinator.runtime.threads import Runtime
 from paimon_magics.coordinator.runtime.work import waited
 from paimon_magics.coordinator.service.compaction_scheduler import (

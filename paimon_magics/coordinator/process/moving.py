@@ -37,8 +37,15 @@ from paimon_magics.coordinator.store.state_store import StateStore, open_store, 
 from paimon_magics.errors import InvalidValueError, SetupError
 from paimon_magics.faults import reach
 from paimon_magics.tables.catalog.catalog import Catalog
-from paimon_magics.tables.catalog.moved_warehouse import Moved, is_move_note, moved, note_move
-from paimon_magics.tables.catalog.warehouse_mark import id_of_mark, mark_moved, unmark
+from paimon_magics.tables.catalog.warehouse_mark import (
+    Moved,
+    id_of_mark,
+    is_move_note,
+    mark_moved,
+    moved,
+    note_move,
+    unmark,
+)
 from paimon_magics.tables.stores.paths import canonical_location, local_path, plain_location
 from paimon_magics.tables.stores.store import Stores, store_errors
 

@@ -1,4 +1,9 @@
-"""Puts a backup in the place of a store, or accepts a store that was put back by other means.
+"""Makes a backup of a coordinator's store, puts it in the place of a store, or accepts a store that
+was put back by other means.
+
+A backup is made in the process that owns the store, or in one of its own. The log is copied before
+the store, so that the store knows each transaction that the log names. If the process dies, nothing
+has the backup's name; the next backup removes what is left.
 
 A restored store is older than the warehouse. What it can't know is looked up there: how often
 rights were taken away (else all tokens and grants end), and which of its waiting records are in the
@@ -11,13 +16,24 @@ the process dies in between, the same command does everything again.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
+import threading
 import time
-from collections.abc import Iterator, Mapping
+import uuid
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from paimon_magics.coordinator.http.answers import JSONResponse, json_body
+from paimon_magics.coordinator.http.audited import report
+from paimon_magics.coordinator.http.limits import run_in_threadpool
 from paimon_magics.coordinator.inserts.log.database import DatabaseLog
 from paimon_magics.coordinator.inserts.log.log import Log, LogTable, queue_id, table_name
 from paimon_magics.coordinator.inserts.log.objects import ObjectLog
@@ -32,10 +48,16 @@ from paimon_magics.coordinator.ownership.pairing import (
     warehouse_pair,
 )
 from paimon_magics.coordinator.ownership.state_folder import StateFolder
-from paimon_magics.coordinator.process.backing_up import STORE_FILE, open_log_tables
 from paimon_magics.coordinator.process.offline import Offline
 from paimon_magics.coordinator.protocol.clock import now_ms
-from paimon_magics.coordinator.store.backups import Backup, fill_sqlite, replacing
+from paimon_magics.coordinator.store.backups import (
+    Backup,
+    Manifest,
+    copy_postgres,
+    fill_sqlite,
+    replacing,
+    write_backup,
+)
 from paimon_magics.coordinator.store.sqlite import SqliteDatabase
 from paimon_magics.coordinator.store.state_store import StateStore, open_store
 from paimon_magics.coordinator.store.tables import UNFINISHED, StoredGrant, StorePair
@@ -45,14 +67,108 @@ from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.catalog.marks import TableIds
 from paimon_magics.tables.catalog.warehouse_mark import read_warehouse_id
-from paimon_magics.tables.commits.log_positions import log_position
+from paimon_magics.tables.commits.receipts import log_position
 from paimon_magics.tables.snapshots.latest import latest_snapshot_id
 from paimon_magics.tables.stores.paths import canonical_location
+from paimon_magics.version import build
+
+BACKUP_PATH = "/v1/coordinator/backup"
+
+MAKING = "backups-under-way"
+"""The folder, in a state folder, for backups that nobody has fetched yet."""
+_OWN = re.compile(r"\.?[0-9a-f]{32}\.sqlite")  # a backup, or one that is not whole yet
+_FETCHED_SECONDS = 3_600.0
+_DETAIL_CHARACTERS_MAX = 500
+_LOG_FILE = "log.sqlite"
+STORE_FILE = "coordinator.sqlite"
+"""The file of a store in a state folder."""
+
+
+def open_log_tables(database: object) -> None:
+    """Make the tables of a log in a database."""
+    assert isinstance(database, SqliteDatabase)
+    DatabaseLog(database, owned=False)
+
+
+def manifest_of(warehouse_id: str, warehouse: str, *, log: str) -> Manifest:
+    """The manifest of a backup that is made now."""
+    return Manifest(1, now_ms(), build(), warehouse_id, warehouse, log)
+
+
+def write_backup_of_folder(state: Path, target: Path, manifest: Manifest) -> None:
+    """Write a backup of the SQLite files of a state folder that no coordinator uses."""
+    names = [STORE_FILE] if manifest.log == "warehouse" else [_LOG_FILE, STORE_FILE]
+
+    def copy_of(name: str) -> Callable[[Path], None]:
+        def copy(part: Path) -> None:
+            with contextlib.closing(SqliteDatabase(state / name)) as database:
+                if name == _LOG_FILE:
+                    open_log_tables(database)
+                database.copy_to(part)
+
+        return copy
+
+    write_backup(target, [copy_of(name) for name in names], manifest)
+
+
+def write_backup_of_postgres(address: str, target: Path, manifest: Manifest) -> None:
+    """Write a backup of the store in a PostgreSQL database, whether a coordinator uses it or not.
+
+    Raises StoreUnavailableError."""
+    write_backup(target, [copy_postgres(address, open_log_tables)], manifest)
+
+
+class _Making:
+    """The folder in which a running coordinator makes its backups, until the command that asked for
+    one has fetched it. Nobody else's files are there. For any thread."""
+
+    def __init__(self, state: Path) -> None:
+        self._folder = state / MAKING
+        self._turn = threading.Lock()
+        self._begun: dict[str, float] = {}
+
+    def new(self) -> Path:
+        """A path for one more backup. Removes what earlier commands did not fetch."""
+        with self._turn:
+            self._folder.mkdir(mode=0o700, exist_ok=True)
+            now = time.monotonic()
+            young = {name for name, at in self._begun.items() if now - at < _FETCHED_SECONDS}
+            for left in self._folder.iterdir():
+                if _OWN.match(left.name) and not any(name in left.name for name in young):
+                    left.unlink(missing_ok=True)
+            name = f"{uuid.uuid4().hex}.sqlite"
+            self._begun = {name: now} | {old: self._begun[old] for old in young}
+            return self._folder / name
+
+
+def backup_route(
+    state: Path, databases: list[SqliteDatabase], manifest: Callable[[], Manifest]
+) -> Route:
+    """The route that writes a backup of a running coordinator's SQLite files, log first, into its
+    state folder, and answers its path: `paimon-coordinator backup` moves it on. Without such files,
+    the command has made the backup, and the route keeps the audit entry."""
+    making = _Making(state)
+
+    def make() -> Path:
+        target = making.new()
+        write_backup(target, [database.copy_to for database in databases], manifest())
+        return target
+
+    async def back_up(request: Request) -> Response:
+        body = await json_body(request)
+        if not databases:
+            report(request.scope, detail=str(body.get("file", ""))[:_DETAIL_CHARACTERS_MAX])
+            return JSONResponse({"file": None})
+        target = await run_in_threadpool(make)
+        report(request.scope, detail=f"{target.stat().st_size} bytes")
+        return JSONResponse({"file": str(target)})
+
+    return Route(BACKUP_PATH, back_up, methods=["POST"])
+
 
 Compared = tuple[Standing, StorePair | None, WarehousePair | None]
 """How a store and a warehouse stand to each other, and what each of them notes."""
 
-_LOG_FILE = "log.sqlite"
 _REPLACED = "replaced"
 _PUBLICATIONS_MAX = 100_000
 _NEW = ".restored"

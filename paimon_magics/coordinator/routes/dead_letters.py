@@ -29,8 +29,8 @@ from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit
 from paimon_magics.coordinator.inserts.log.log import DeadLetter
 from paimon_magics.coordinator.inserts.log.records import Format, Record, read_segment
 from paimon_magics.coordinator.inserts.queue.values import Accepted, Answer
+from paimon_magics.coordinator.protocol.errors import HEADER as REQUEST_ID
 from paimon_magics.coordinator.protocol.principals import PRINCIPAL, Principal
-from paimon_magics.coordinator.protocol.request_id import HEADER as REQUEST_ID
 from paimon_magics.coordinator.routes.insert_entry import InsertEntry, validated_stream
 from paimon_magics.coordinator.routes.insert_requests import answer_of, named_by, table_of
 from paimon_magics.errors import PaimonMagicsError, UnknownNameError

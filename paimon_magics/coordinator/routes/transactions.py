@@ -48,7 +48,7 @@ from paimon_magics.coordinator.service.transactions import PlaceOf, Purpose, che
 from paimon_magics.planning.commits.requests import CommitRequest, Transaction
 from paimon_magics.planning.copying.load_history import records_of
 from paimon_magics.planning.formatting import count_text
-from paimon_magics.tables.commits.epochs import EpochNote
+from paimon_magics.tables.commits.receipts import EpochNote
 from paimon_magics.tables.snapshots.provenance import USER, vouched
 
 _COMMIT_SECONDS = 3_600.0  # clients give up long before

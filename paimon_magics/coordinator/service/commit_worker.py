@@ -35,7 +35,7 @@ from paimon_magics.coordinator.core.values import Cause
 from paimon_magics.coordinator.ownership.lease import Claims, Fate
 from paimon_magics.coordinator.ownership.ownership import Ownership
 from paimon_magics.coordinator.protocol.clock import now_ms
-from paimon_magics.coordinator.protocol.request_id import about
+from paimon_magics.coordinator.protocol.errors import about
 from paimon_magics.coordinator.service.opening import open_on
 from paimon_magics.coordinator.service.publication_watch import PublicationMonitor, publication_of
 from paimon_magics.coordinator.service.state_thread import QueuedEvent, StateThread

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 
 from paimon_magics.coordinator.core.values import Pause
 from paimon_magics.coordinator.protocol.clock import now_ms
-from paimon_magics.coordinator.protocol.request_id import about
+from paimon_magics.coordinator.protocol.errors import about
 from paimon_magics.coordinator.runtime.children import ChildDiedError, ChildProcess
 from paimon_magics.coordinator.runtime.threads import Loop, Owner, Runtime
 from paimon_magics.coordinator.service.health import Fact

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from paimon_magics.coordinator.ownership.ownership import Ownership
-from paimon_magics.coordinator.protocol.request_id import about
+from paimon_magics.coordinator.protocol.errors import about
 from paimon_magics.coordinator.runtime.threads import Loop
 from paimon_magics.coordinator.service.guards import TableGuard
 from paimon_magics.coordinator.service.state_thread import StateThread

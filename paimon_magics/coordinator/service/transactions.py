@@ -75,8 +75,7 @@ from paimon_magics.planning.writes.inserts import takes_one_at_a_time
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.commits.decoded_request import check_names, decoded
-from paimon_magics.tables.commits.epochs import EpochNote, note_epoch, noted_epoch
-from paimon_magics.tables.commits.receipts import find_commit
+from paimon_magics.tables.commits.receipts import EpochNote, find_commit, note_epoch, noted_epoch
 from paimon_magics.tables.snapshots.latest import latest_snapshot_id
 from paimon_magics.tables.snapshots.load_history import LoadHistory
 from paimon_magics.tables.snapshots.provenance import PREFIX, noted_files

@@ -46,14 +46,13 @@ from paimon_magics.planning.copying.results import (
 )
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.row_changes.merges import Upsert
-from paimon_magics.session.copying.rejected import check_rejected, keep_rejected
 from paimon_magics.session.copying.source_files import (
     FileCopies,
     SourceFile,
     check_unchanged,
     source_files,
 )
-from paimon_magics.session.copying.source_rows import rows_of_files
+from paimon_magics.session.copying.source_rows import check_rejected, keep_rejected, rows_of_files
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.provenance import Operation
 from paimon_magics.session.scope import Attachment, StatementScope, errors_translated

@@ -31,14 +31,14 @@ from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.scope import Attachment, StatementScope
 from paimon_magics.spark.updated_rows import with_changes
 from paimon_magics.statements.statement import TableName
-from paimon_magics.tables.commits.epochs import (
+from paimon_magics.tables.commits.receipts import (
     EpochNote,
     committed_epoch,
     epoch_properties,
+    find_commit,
     note_epoch,
     noted_epoch,
 )
-from paimon_magics.tables.commits.receipts import find_commit
 from paimon_magics.tables.table import Table
 
 if TYPE_CHECKING:

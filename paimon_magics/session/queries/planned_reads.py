@@ -35,7 +35,7 @@ from paimon_magics.statements.types.type_text import to_spark_sql
 from paimon_magics.tables.reading.data_read import DataRead, ReadRequest, plan_data_read
 from paimon_magics.tables.reading.keyed_rows import few_rows
 from paimon_magics.tables.reading.known_rows import are_decided, known_bounds, row_count
-from paimon_magics.tables.schema.orc_zone import unknown_zone_note
+from paimon_magics.tables.schema.types import unknown_zone_note
 from paimon_magics.tables.snapshots.targets import Resolved, TableState, snapshot_ids
 from paimon_magics.tables.snapshots.time_travel import find_target
 from paimon_magics.tables.table import Table

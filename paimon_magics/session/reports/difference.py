@@ -42,7 +42,7 @@ from paimon_magics.tables.snapshots.latest import earliest_snapshot_id, read_sna
 from paimon_magics.tables.snapshots.tagged import tag_snapshot
 from paimon_magics.tables.snapshots.targets import TableState
 from paimon_magics.tables.snapshots.time_travel import find_target
-from paimon_magics.tables.system_tables.layout import NamedFiles, named_files
+from paimon_magics.tables.system_tables.partitions import NamedFiles, named_files
 from paimon_magics.tables.system_tables.registry import table_view
 from paimon_magics.tables.table import Table
 

@@ -23,7 +23,7 @@ from paimon_magics.session.reports.report import Action, Bar, Chart, Report, Sec
 from paimon_magics.session.scope import StatementScope
 from paimon_magics.statements.clauses.names import table_text, text_literal
 from paimon_magics.statements.statement import TableName
-from paimon_magics.tables.system_tables.layout import named_files
+from paimon_magics.tables.system_tables.partitions import named_files
 from paimon_magics.tables.system_tables.registry import table_view
 
 _FILES_SHOWN = ("partition", "bucket", "level", "record_count", "file_size_in_bytes")

@@ -27,7 +27,7 @@ from paimon_magics.session.reports.report import Bar, Chart
 from paimon_magics.statements.clauses.names import table_text
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
-from paimon_magics.tables.system_tables.layout import layout_files
+from paimon_magics.tables.system_tables.partitions import layout_files
 from paimon_magics.tables.system_tables.registry import table_view
 
 _SHOWN_CELLS = 10

@@ -12,7 +12,7 @@ The walk of a row change. Each step knows those below it, and none above:
 | DELETE and UPDATE of few keys, in this process | `point_changes` |
 | DELETE and UPDATE: the selected rows, and their new values | `selection` |
 | the changed rows as their table takes them | `written_rows` |
-| MERGE refuses a target row that several source rows would change | `double_matches` |
+| MERGE refuses a target row that several source rows would change | `merge_join` |
 
 From there a row change goes on as an INSERT: `session/writes/write_jobs.py` writes the rows,
 `session/writes/transactions.py` commits them. What may change, and what of it, is decided without a

@@ -25,8 +25,7 @@ from paimon_magics.planning.writes.distributions import IN_PLACE_FILE_BYTES_MIN
 from paimon_magics.planning.writes.losses import ColumnLoss, added_losses
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.provenance import Operation
-from paimon_magics.session.row_changes.double_matches import changed_twice
-from paimon_magics.session.row_changes.merge_join import MergePlaces
+from paimon_magics.session.row_changes.merge_join import MergePlaces, changed_twice
 from paimon_magics.session.row_changes.selection import ChangeOnTable, changed_outcome, operation_of
 from paimon_magics.session.row_changes.written_rows import (
     ROW_ID_COLUMN,

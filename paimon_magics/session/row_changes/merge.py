@@ -50,13 +50,14 @@ from paimon_magics.session.provenance import Operation
 from paimon_magics.session.queries.frames import frame_of_query
 from paimon_magics.session.queries.relations import Selection
 from paimon_magics.session.row_changes.append_changes import run_place_merge
-from paimon_magics.session.row_changes.double_matches import changed_twice, counted_rows
 from paimon_magics.session.row_changes.merge_join import (
     MergeOnTable,
     MergePlaces,
     MergeTarget,
     SourceLookup,
     analyzed_source,
+    changed_twice,
+    counted_rows,
     merge_target,
     merged_rows,
     target_conditions,

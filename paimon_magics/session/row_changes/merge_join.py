@@ -2,7 +2,8 @@
 rows that it makes of them.
 
 Spark keeps the source from then on: it is computed once, and the rows that were analyzed are the
-rows that are joined.
+rows that are joined. A row of the target that more than one row of the source would change is
+refused.
 """
 
 from __future__ import annotations
@@ -73,6 +74,14 @@ from paimon_magics.tables.table import Table
 if TYPE_CHECKING:
     from paimon_magics.spark.handles import DataFrame
 
+
+from typing import TYPE_CHECKING
+
+from paimon_magics.errors import InvalidValueError
+from paimon_magics.spark.merge_rows import MatchCounts, match_counts
+
+if TYPE_CHECKING:
+    from paimon_magics.spark.handles import DataFrame
 
 _KEY = "__paimon_magics_key_"
 _LOOKUP_BYTES_MIN = 8 * 2**20
@@ -490,3 +499,27 @@ def _are_many(files: TableChange, *, in_one_job: bool) -> bool:
     if in_one_job:  # rows are counted twice where files share them (data evolution)
         return sum(file.rows for unit in files.units for file in unit.files) > _BROADCAST_ROWS_MAX
     return sum(unit.size_bytes for unit in files.units) > _BROADCAST_BYTES_MAX
+
+
+_TWICE = (
+    "The ON search condition of the MERGE statement matched a single row from the target table "
+    "with multiple rows of the source table, so that it would be updated or deleted more than once."
+)
+
+
+def counted_rows(changed: DataFrame, identity: Sequence[str]) -> MatchCounts:
+    """Count the changed rows. `identity` are the columns that identify a row of the target. Raises
+    InvalidValueError for a row that several source rows would change."""
+    counts = match_counts(changed, identity)
+    if counts.matches_max > 1:
+        raise changed_twice()
+    return counts
+
+
+def changed_twice() -> InvalidValueError:
+    """The error for a row that several source rows would change."""
+    return InvalidValueError(
+        _TWICE,
+        hint="Nothing was written. Make the source have one row for each target row, or add "
+        "a condition to WHEN MATCHED that only one of them meets.",
+    )

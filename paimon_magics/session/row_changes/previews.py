@@ -16,8 +16,8 @@ from paimon_magics.planning.row_changes.merged_updates import UnseenCounts, unse
 from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.planning.writes.losses import ColumnLoss, loss_texts
 from paimon_magics.session.row_changes.delete_update import PreparedChange, prepare_row_change
-from paimon_magics.session.row_changes.double_matches import counted_rows
 from paimon_magics.session.row_changes.merge import PreparedMerge, prepare_merge
+from paimon_magics.session.row_changes.merge_join import counted_rows
 from paimon_magics.session.row_changes.point_changes import PreparedKeys
 from paimon_magics.session.row_changes.selection import ChangeOnTable
 from paimon_magics.session.scope import StatementScope, errors_translated

@@ -31,9 +31,8 @@ from paimon_magics.errors import (
 from paimon_magics.planning.formatting import shortened
 from paimon_magics.redaction import conceal_options
 from paimon_magics.statements.statement import NAME_BYTES_MAX
-from paimon_magics.tables.catalog.moved_warehouse import move_hint
 from paimon_magics.tables.catalog.names import check_name, first_line, is_text, quoted
-from paimon_magics.tables.catalog.warehouse_mark import check_not_moved
+from paimon_magics.tables.catalog.warehouse_mark import check_not_moved, move_hint
 from paimon_magics.tables.schema.history import external_roots
 from paimon_magics.tables.stores.allowed_paths import (
     TABLES_DECIDE,

@@ -28,8 +28,8 @@ from paimon_magics.errors import (
 )
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.databases import Databases
-from paimon_magics.tables.catalog.moved_warehouse import move_hint
 from paimon_magics.tables.catalog.names import database_of, identifier, is_text, shown
+from paimon_magics.tables.catalog.warehouse_mark import move_hint
 from paimon_magics.tables.pypaimon_internals import schema_ids, schema_path
 from paimon_magics.tables.schema.alterations import schema_of
 from paimon_magics.tables.stores.corruption import SCHEMA_VERSION, check_version, damaged

@@ -180,7 +180,7 @@ class TableIds:
         if not is_new:
             table.store.write(file, content)
         if created_at_ms(table) is None and table.paimon.schema_manager.latest() is None:
-            # The table was dropped meanwhile, and on a local disk the mark has made its folder anew.
+            # It was dropped meanwhile, and on a local disk the mark has made its folder anew.
             table.store.delete([file])
             table.store.remove_if_empty(table.location)
             raise gone(table)

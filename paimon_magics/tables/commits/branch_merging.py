@@ -31,7 +31,7 @@ from paimon_magics.tables.schema.alterations import schema_of
 from paimon_magics.tables.snapshots.latest import latest_snapshot, read_snapshot
 from paimon_magics.tables.stores.allowed_paths import is_plain_name
 from paimon_magics.tables.table import MAIN_BRANCH, Table, branch_names, publishes_itself
-from paimon_magics.tables.writing.data_file_metas import stored_metas
+from paimon_magics.tables.writing.commit_messages import stored_metas
 
 _ADDING = ("APPEND", "ANALYZE")
 

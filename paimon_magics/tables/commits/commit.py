@@ -66,17 +66,16 @@ from paimon_magics.tables.commits.decoded_request import (
     file_paths,
 )
 from paimon_magics.tables.commits.dynamic_keys import streamed_keys_check
-from paimon_magics.tables.commits.log_positions import log_check
 from paimon_magics.tables.commits.message_checks import check_creation, check_messages
 from paimon_magics.tables.commits.prepare import Prepared, SnapshotPreparation
 from paimon_magics.tables.commits.read_checks import read_check, read_properties
-from paimon_magics.tables.commits.receipts import find_commit, find_snapshot, receipt_of
+from paimon_magics.tables.commits.receipts import find_commit, find_snapshot, log_check, receipt_of
 from paimon_magics.tables.manifests.names import MetadataNames, manifest_folder, remove_metadata
 from paimon_magics.tables.manifests.partitions import partition_statistics
 from paimon_magics.tables.snapshots.latest import latest_snapshot, write_hint
+from paimon_magics.tables.stores.local_store import begin_sync, sync_files
 from paimon_magics.tables.stores.paths import local_path
 from paimon_magics.tables.stores.store import Publish, failure, store_errors
-from paimon_magics.tables.stores.syncing import begin_sync, sync_files
 from paimon_magics.tables.table import Table, publishes_itself
 from paimon_magics.tables.writing.bucket_counts import compacted_bucket_counts, own_bucket_counts
 

@@ -25,7 +25,7 @@ from paimon_magics.planning.commits.requests import CommitRequest
 from paimon_magics.planning.reads.predicates import ColumnPredicate
 from paimon_magics.planning.reads.splits import StoredFile
 from paimon_magics.planning.writes.inserts import level_zero_hidden_by
-from paimon_magics.tables.commits.written_keys import files_by_bucket, key_batches, new_file
+from paimon_magics.tables.commits.dynamic_keys import files_by_bucket, key_batches, new_file
 from paimon_magics.tables.manifests.live_files import ManifestCache, live_files, undeleted
 from paimon_magics.tables.manifests.names import ADD, DELETE
 from paimon_magics.tables.manifests.partitions import partition_text, partition_values

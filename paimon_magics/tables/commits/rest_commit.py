@@ -61,8 +61,8 @@ from paimon_magics.tables.snapshots.latest import write_hint
 from paimon_magics.tables.stores.allowed_paths import is_plain_name
 from paimon_magics.tables.stores.corruption import SNAPSHOT_VERSION
 from paimon_magics.tables.stores.file_formats import column_names
+from paimon_magics.tables.stores.local_store import sync_files
 from paimon_magics.tables.stores.store import Publish
-from paimon_magics.tables.stores.syncing import sync_files
 from paimon_magics.tables.table import StoredTable, Table, publishes_itself
 from paimon_magics.tables.writing.bucket_counts import check_prepared_counts
 

@@ -32,8 +32,11 @@ from paimon_magics.tables.stores.s3_access import io_options
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.attempts import Attempt, attempt
 from paimon_magics.tables.writing.columns_files import meta_of_columns_file, stored_columns
-from paimon_magics.tables.writing.commit_messages import read_messages
-from paimon_magics.tables.writing.data_file_metas import meta_of_new_file, stored_metas
+from paimon_magics.tables.writing.commit_messages import (
+    meta_of_new_file,
+    read_messages,
+    stored_metas,
+)
 from paimon_magics.tables.writing.deletion_vector_files import (
     Bucket,
     ChangedVectors,

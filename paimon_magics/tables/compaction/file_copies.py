@@ -38,8 +38,7 @@ from paimon_magics.tables.stores.paths import local_path
 from paimon_magics.tables.stores.s3_access import io_options
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.attempts import attempt
-from paimon_magics.tables.writing.commit_messages import write_message
-from paimon_magics.tables.writing.data_file_metas import stored_metas
+from paimon_magics.tables.writing.commit_messages import stored_metas, write_message
 from paimon_magics.tables.writing.dynamic_buckets import INDEX_FOLDER
 from paimon_magics.tables.writing.key_value_files import FileCreation
 from paimon_magics.tables.writing.new_files import bucket_folder

@@ -41,8 +41,7 @@ from paimon_magics.tables.splits.stored_files import stores_elsewhere
 from paimon_magics.tables.stores.s3_access import io_options
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.attempts import attempt
-from paimon_magics.tables.writing.commit_messages import BucketKey
-from paimon_magics.tables.writing.data_file_metas import stored_metas
+from paimon_magics.tables.writing.commit_messages import BucketKey, stored_metas
 from paimon_magics.tables.writing.file_indexes import INDEX_SUFFIX, FileIndexWriter, StoredIndex
 from paimon_magics.tables.writing.key_value_files import FileCreation
 

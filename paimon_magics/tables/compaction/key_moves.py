@@ -48,8 +48,7 @@ from paimon_magics.tables.schema.merge_rule import merge_rule
 from paimon_magics.tables.stores.s3_access import io_options
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.attempts import Attempt, writing_attempt
-from paimon_magics.tables.writing.commit_messages import bucket_key
-from paimon_magics.tables.writing.data_file_metas import meta_of_new_file
+from paimon_magics.tables.writing.commit_messages import bucket_key, meta_of_new_file
 from paimon_magics.tables.writing.dynamic_buckets import INDEX_FOLDER
 from paimon_magics.tables.writing.key_value_files import KeyValueFileWriter, level_files
 from paimon_magics.tables.writing.new_files import bucket_folder

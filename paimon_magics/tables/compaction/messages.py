@@ -36,8 +36,12 @@ from paimon_magics.tables.snapshots.latest import read_snapshot
 from paimon_magics.tables.stores.s3_access import io_options
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.attempts import attempt
-from paimon_magics.tables.writing.commit_messages import BucketKey, bucket_key
-from paimon_magics.tables.writing.data_file_metas import meta_of_new_file, stored_metas
+from paimon_magics.tables.writing.commit_messages import (
+    BucketKey,
+    bucket_key,
+    meta_of_new_file,
+    stored_metas,
+)
 from paimon_magics.tables.writing.deletion_vector_files import ChangedVectors, vector_index
 from paimon_magics.tables.writing.dynamic_buckets import INDEX_FOLDER
 

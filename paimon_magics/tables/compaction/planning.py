@@ -17,7 +17,7 @@ from pypaimon.table.row.generic_row import GenericRow
 from pypaimon.write.commit_message import CommitMessage
 
 from paimon_magics.columnar.merging import KIND, SEQUENCE
-from paimon_magics.columnar.record_expiry import RecordExpiry
+from paimon_magics.columnar.row_filters import RecordExpiry
 from paimon_magics.planning.commits.requests import Transaction
 from paimon_magics.planning.compaction.keyed_tables import Moment, PickOptions
 from paimon_magics.planning.compaction.sort_orders import SortOrder

@@ -31,10 +31,8 @@ from paimon_magics.tables.reading.data_files import FileReader
 from paimon_magics.tables.reading.table_files import files_reader
 from paimon_magics.tables.splits.stored_files import files_of_partitions
 from paimon_magics.tables.table import Table
-from paimon_magics.tables.writing.bucket_assignment import BucketRule, Partition
-from paimon_magics.tables.writing.bucket_counts import bucket_counts
-from paimon_magics.tables.writing.commit_messages import read_messages
-from paimon_magics.tables.writing.data_file_metas import stored_metas
+from paimon_magics.tables.writing.bucket_counts import BucketRule, Partition, bucket_counts
+from paimon_magics.tables.writing.commit_messages import read_messages, stored_metas
 from paimon_magics.tables.writing.own_writers import POSTPONED_BUCKET, postponed_writer_of
 from paimon_magics.tables.writing.table_write import write_spec
 from paimon_magics.tables.writing.write_spec import WriteSpec

@@ -18,7 +18,7 @@ import pyarrow as pa
 from paimon_magics.columnar.binary_rows import decode_rows
 from paimon_magics.columnar.compaction import CompactionRule
 from paimon_magics.columnar.folding import MergeRule
-from paimon_magics.columnar.record_expiry import RecordExpiry
+from paimon_magics.columnar.row_filters import RecordExpiry
 from paimon_magics.faults import reach
 from paimon_magics.planning.compaction.steps import balanced
 from paimon_magics.planning.options.changelog_producers import NO_CHANGELOG, ChangelogProducer

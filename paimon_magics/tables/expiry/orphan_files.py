@@ -53,8 +53,7 @@ from paimon_magics.tables.stores.corruption import parsing
 from paimon_magics.tables.stores.paths import FileStatus, local_path
 from paimon_magics.tables.table import ATTEMPTS_FOLDER, MAIN_BRANCH, Table, branch_names
 from paimon_magics.tables.writing.attempts import unsettled_prefixes
-from paimon_magics.tables.writing.commit_messages import write_message
-from paimon_magics.tables.writing.data_file_metas import stored_metas
+from paimon_magics.tables.writing.commit_messages import stored_metas, write_message
 
 _log = logging.getLogger(__name__)
 

@@ -30,8 +30,7 @@ from paimon_magics.tables.reading.table_files import check_types, file_access, o
 from paimon_magics.tables.schema.alterations import schema_of
 from paimon_magics.tables.schema.history import TableSchemas
 from paimon_magics.tables.schema.merge_rule import merge_rule
-from paimon_magics.tables.schema.orc_zone import orc_legacy_zone
-from paimon_magics.tables.schema.types import fields_of
+from paimon_magics.tables.schema.types import fields_of, orc_legacy_zone
 from paimon_magics.tables.snapshots.targets import Difference, TableState, Target
 from paimon_magics.tables.snapshots.time_travel import find_target
 from paimon_magics.tables.splits.planning import PlannedSplits, TableScan

@@ -20,8 +20,7 @@ from paimon_magics.statements.clauses.names import table_text
 from paimon_magics.tables.manifests.file_paths import file_paths
 from paimon_magics.tables.reading.data_files import FileAccess, FileReader
 from paimon_magics.tables.schema.history import TableSchemas
-from paimon_magics.tables.schema.orc_zone import orc_legacy_zone
-from paimon_magics.tables.schema.types import arrow_type, fields_of
+from paimon_magics.tables.schema.types import arrow_type, fields_of, orc_legacy_zone
 from paimon_magics.tables.splits.stored_files import schema_ids, stores_elsewhere
 from paimon_magics.tables.stores.paths import local_path
 from paimon_magics.tables.table import Table

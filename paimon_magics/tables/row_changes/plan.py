@@ -47,8 +47,7 @@ from paimon_magics.tables.schema.types import arrow_schema
 from paimon_magics.tables.splits.pruning_steps import FilePruning, PruningStep
 from paimon_magics.tables.splits.table_scan import files_seen
 from paimon_magics.tables.table import Table
-from paimon_magics.tables.writing.commit_messages import read_messages
-from paimon_magics.tables.writing.data_file_metas import stored_metas
+from paimon_magics.tables.writing.commit_messages import read_messages, stored_metas
 from paimon_magics.tables.writing.deletion_vector_files import Bucket
 from paimon_magics.tables.writing.float_bounds import mend_messages
 from paimon_magics.tables.writing.key_value_files import KeyValueFiles

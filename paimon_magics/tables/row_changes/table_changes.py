@@ -49,7 +49,7 @@ from paimon_magics.tables.writing.columns_files import (
     columns_write,
     stored_columns,
 )
-from paimon_magics.tables.writing.data_file_metas import meta_of_new_file
+from paimon_magics.tables.writing.commit_messages import meta_of_new_file
 from paimon_magics.tables.writing.deletion_vector_files import Bucket
 from paimon_magics.tables.writing.key_value_files import level_files
 

@@ -235,11 +235,11 @@ def open_object_store(
     scheme = urlsplit(location).scheme
     kind: type[ObjectStore]
     if scheme in GCS_SCHEMES:
-        from paimon_magics.tables.stores.gcs import GcsStore as kind
+        from paimon_magics.tables.stores.clouds import GcsStore as kind
     elif scheme in AZURE_SCHEMES:
-        from paimon_magics.tables.stores.azure import AzureStore as kind
+        from paimon_magics.tables.stores.clouds import AzureStore as kind
     elif scheme in OSS_SCHEMES:
-        from paimon_magics.tables.stores.oss import OssStore as kind
+        from paimon_magics.tables.stores.clouds import OssStore as kind
     else:
         from paimon_magics.tables.stores.s3_access import S3Store as kind
     return kind(location, options, is_impatient=is_impatient)

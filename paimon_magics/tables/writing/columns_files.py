@@ -38,7 +38,7 @@ from paimon_magics.tables.schema.types import arrow_type
 from paimon_magics.tables.stores.s3_access import io_options
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.attempts import writing_attempt
-from paimon_magics.tables.writing.data_file_metas import meta_of_new_file
+from paimon_magics.tables.writing.commit_messages import meta_of_new_file
 from paimon_magics.tables.writing.key_value_files import (
     KeyValueFiles,
     KeyValueFileWriter,

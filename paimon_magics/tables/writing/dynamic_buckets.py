@@ -36,7 +36,7 @@ from paimon_magics.tables.manifests.names import ADD
 from paimon_magics.tables.stores.s3_access import io_options
 from paimon_magics.tables.stores.store import open_store
 from paimon_magics.tables.writing.attempts import Attempt
-from paimon_magics.tables.writing.bucket_assignment import Partition
+from paimon_magics.tables.writing.bucket_counts import Partition
 from paimon_magics.tables.writing.new_files import file_path
 
 if TYPE_CHECKING:

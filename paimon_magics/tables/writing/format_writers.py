@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_magics.columnar.whole_arrays import whole_structs
+from paimon_magics.columnar.fields import whole_structs
 from paimon_magics.errors import UnsupportedStatementError
 from paimon_magics.planning.writes.file_rules import FileRules
 

@@ -33,7 +33,7 @@ from paimon_magics.planning.writes.file_rules import NO_STATISTICS, data_file_ru
 from paimon_magics.statements.data_types import VectorType
 from paimon_magics.tables.schema.merge_rule import merge_rule
 from paimon_magics.tables.stores.s3_access import io_options
-from paimon_magics.tables.writing.bucket_assignment import Partition, values_at
+from paimon_magics.tables.writing.bucket_counts import Partition, values_at
 from paimon_magics.tables.writing.key_value_files import (
     KeyValueFiles,
     KeyValueFileWriter,
@@ -134,8 +134,7 @@ class OpenFiles(Generic[_Writer]):
         """Finish all files, and return the commit messages of those that no message has yet."""
         from pypaimon.write.commit_message import CommitMessage
 
-        from paimon_magics.tables.writing.commit_messages import write_message
-        from paimon_magics.tables.writing.data_file_metas import meta_of_new_file
+        from paimon_magics.tables.writing.commit_messages import meta_of_new_file, write_message
 
         self.finish_files()
         messages = []

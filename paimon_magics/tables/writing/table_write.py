@@ -27,8 +27,8 @@ from paimon_magics.tables.schema.merge_rule import merge_rule
 from paimon_magics.tables.schema.types import arrow_schema
 from paimon_magics.tables.snapshots.latest import read_snapshot
 from paimon_magics.tables.table import Table, publishes_itself
-from paimon_magics.tables.writing.bucket_assignment import BucketRule
 from paimon_magics.tables.writing.bucket_counts import (
+    BucketRule,
     bucket_counts,
     check_bucket_counts,
     put_bucket_counts,

@@ -11,7 +11,7 @@ from paimon_magics.columnar.merging import KIND
 from paimon_magics.planning.row_changes.merged_updates import ALL_SEEN, UnseenCounts
 from paimon_magics.planning.writes.losses import ColumnLoss
 from paimon_magics.planning.writes.row_origins import OriginCounts
-from paimon_magics.tables.writing.bucket_assignment import (
+from paimon_magics.tables.writing.bucket_counts import (
     BucketRule,
 )
 from paimon_magics.tables.writing.dynamic_buckets import (

@@ -17,7 +17,7 @@ import pyarrow as pa
 from paimon_magics.faults import reach
 from paimon_magics.tables.schema.arrow_casting import conform
 from paimon_magics.tables.writing.attempts import Attempt, attempt, ended_error
-from paimon_magics.tables.writing.bucket_assignment import (
+from paimon_magics.tables.writing.bucket_counts import (
     Partition,
     row_groups,
     values_at,

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from paimon_magics.coordinator.audit.audit_table import AuditTable
 from paimon_magics.coordinator.audit.entries import Entry, Outcome, entry_id, entry_of
-from paimon_magics.coordinator.audit.trail import Trail
+from paimon_magics.coordinator.audit.trail import AuditTable, Trail
 from paimon_magics.coordinator.runtime.threads import Runtime
 from paimon_magics.coordinator.service.compaction_scheduler import (
     Budget,

@@ -33,7 +33,7 @@ from paimon_magics.coordinator.http.stored_grants import StoredGrants
 from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit, GroupCommitSettings
 from paimon_magics.coordinator.inserts.log.database import DatabaseLog
 from paimon_magics.coordinator.inserts.log.registry import LogRegistry, RegisteredLog
-from paimon_magics.coordinator.process.backing_up import backup_route, manifest_of
+from paimon_magics.coordinator.process.restoring import backup_route, manifest_of
 from paimon_magics.coordinator.process.rotation_files import rotation_route
 from paimon_magics.coordinator.protocol.documents import request_document, table_document
 from paimon_magics.coordinator.protocol.principals import (
@@ -42,9 +42,8 @@ from paimon_magics.coordinator.protocol.principals import (
 )
 from paimon_magics.coordinator.routes.administration import grant_routes, token_routes
 from paimon_magics.coordinator.routes.app import Parts, application
-from paimon_magics.coordinator.routes.catalog import catalog_routes
+from paimon_magics.coordinator.routes.catalog import StoreOptions, catalog_routes
 from paimon_magics.coordinator.routes.inserts import InsertRoutes
-from paimon_magics.coordinator.routes.store_options import StoreOptions
 from paimon_magics.coordinator.runtime.threads import Runtime
 from paimon_magics.coordinator.service.compaction_scheduler import (
     Budget,

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message
 
-from paimon_magics.coordinator.http.beginning import Beginning
 from paimon_magics.coordinator.http.forwarding import Forwarding, Peers
+from paimon_magics.coordinator.process.hub_process import Beginning
 from paimon_magics.coordinator.protocol.errors import RETRY_AFTER
 from paimon_magics.errors import SetupError
 

@@ -25,7 +25,7 @@ from paimon_magics.statements.statement import TableName
 from paimon_magics.statements.table_changes import AlterTable
 from paimon_magics.statements.version_changes import RollBackToSnapshot
 from paimon_magics.tables.catalog.marks import TableIds
-from paimon_magics.tables.commits.log_positions import log_properties
+from paimon_magics.tables.commits.receipts import log_properties
 from tests.coordinator.inserts.serving import SLOW, Served, table_sql
 from tests.coordinator.process import create_table, wait_until, write
 

@@ -13,7 +13,7 @@ from paimon_magics.coordinator.client.remote import RemoteCoordinator
 from paimon_magics.coordinator.client.starting import At
 from paimon_magics.errors import CommitConflictError, PaimonMagicsError, UnknownNameError
 from paimon_magics.tables.catalog.catalog import Catalog
-from paimon_magics.tables.commits.epochs import note_epoch, noted_epoch
+from paimon_magics.tables.commits.receipts import note_epoch, noted_epoch
 from paimon_magics.tables.table import Table
 from tests.coordinator.process import TABLE, Process, create_table
 

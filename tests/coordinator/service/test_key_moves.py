@@ -34,7 +34,7 @@ from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.commits.commit import commit
 from paimon_magics.tables.commits.decoded_request import DecodedRequest, decoded
 from paimon_magics.tables.commits.dynamic_keys import StreamedKeysError
-from paimon_magics.tables.commits.log_positions import log_properties
+from paimon_magics.tables.commits.receipts import log_properties
 from paimon_magics.tables.stores.local_store import publish_local_file
 from paimon_magics.tables.writing.dynamic_buckets import hash_index_in
 from tests.coordinator.rest_server import client_options, served

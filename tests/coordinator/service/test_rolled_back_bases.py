@@ -26,7 +26,7 @@ from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.table_changes import AlterTable
 from paimon_magics.statements.version_changes import RollBackToSnapshot
 from paimon_magics.tables.catalog.catalog import Catalog
-from paimon_magics.tables.commits.log_positions import log_properties
+from paimon_magics.tables.commits.receipts import log_properties
 from paimon_magics.tables.schema.types import arrow_schema
 from paimon_magics.tables.snapshots.latest import latest_snapshot_id, latest_state
 from paimon_magics.tables.writing.table_write import completed, write_spec

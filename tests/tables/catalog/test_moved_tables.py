@@ -12,7 +12,7 @@ from paimon_magics.errors import InvalidTableError, UnknownNameError
 from paimon_magics.planning.commits.requests import Transaction
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
-from paimon_magics.tables.commits.epochs import EpochNote, note_epoch
+from paimon_magics.tables.commits.receipts import EpochNote, note_epoch
 from paimon_magics.tables.snapshots.consumers import keep_progress
 from paimon_magics.tables.table import Table
 from tests.coordinator.process import TABLE, create_table

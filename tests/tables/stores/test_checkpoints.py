@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from paimon_magics.tables.stores.checkpoints import clear_unbegun
+from paimon_magics.session.streaming import clear_unbegun
 from paimon_magics.tables.stores.store import open_store
 from tests.backends.s3 import s3_server
 

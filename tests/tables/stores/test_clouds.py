@@ -217,9 +217,7 @@ def test_oss_without_its_client_explains_how_to_install_it(monkeypatch: pytest.M
 
 
 def test_hadoop_option_names_work_and_secrets_stay_hidden(tmp_path: Path) -> None:
-    from paimon_magics.tables.stores.azure import azure_access
-    from paimon_magics.tables.stores.gcs import gcs_access
-    from paimon_magics.tables.stores.oss import oss_access
+    from paimon_magics.tables.stores.clouds import azure_access, gcs_access, oss_access
 
     place = "wasbs://lake@account.blob.core.windows.net/w"
     key = {"fs.azure.account.key.account.blob.core.windows.net": "an-account's-key"}

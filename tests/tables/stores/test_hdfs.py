@@ -10,9 +10,9 @@ import pytest
 
 from paimon_magics.errors import SetupError
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema
+from paimon_magics.session.streaming import clear_unbegun
 from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.tables.catalog.catalog import Catalog
-from paimon_magics.tables.stores.checkpoints import clear_unbegun
 from paimon_magics.tables.stores.hdfs import HdfsStore
 from paimon_magics.tables.stores.store import open_store
 from tests.faults.appending import TABLE, append, committer_of, written

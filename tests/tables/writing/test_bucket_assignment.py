@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from paimon_magics.tables.writing.bucket_assignment import BucketRule, row_groups, values_at
+from paimon_magics.tables.writing.bucket_counts import BucketRule, row_groups, values_at
 
 ROWS = 70_000
 DAYS = pa.array([None if i % 5 == 0 else f"d{i * 7919 % 300}" for i in range(ROWS)])

@@ -13,7 +13,7 @@ from pypaimon.schema.schema import Schema
 
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
-from paimon_magics.tables.writing.bucket_assignment import BucketRule
+from paimon_magics.tables.writing.bucket_counts import BucketRule
 from paimon_magics.tables.writing.format_writers import repeats_values
 from paimon_magics.tables.writing.native_writer import native_table
 from paimon_magics.tables.writing.write_spec import WriteSpec

@@ -45,7 +45,7 @@ from paimon_magics.coordinator.inserts.queue.events import (
 )
 from paimon_magics.coordinator.inserts.queue.step import step
 from paimon_magics.coordinator.inserts.queue.values import Answer, Queue
-from paimon_magics.coordinator.protocol.request_id import about
+from paimon_magics.coordinator.protocol.errors import about
 from paimon_magics.coordinator.runtime.threads import Runtime
 from paimon_magics.coordinator.store.database import StoreUnavailableError
 from paimon_magics.errors import SetupError

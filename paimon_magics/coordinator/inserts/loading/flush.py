@@ -63,12 +63,12 @@ from paimon_magics.settings import Settings
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.commits.fencing import DeposedError
-from paimon_magics.tables.commits.log_positions import (
+from paimon_magics.tables.commits.receipts import (
     LogPosition,
+    find_commit,
     log_position,
     log_properties,
 )
-from paimon_magics.tables.commits.receipts import find_commit
 from paimon_magics.tables.reading.keyed_rows import keyed_read
 from paimon_magics.tables.schema.history import Definitions
 from paimon_magics.tables.snapshots.latest import latest_snapshot_id

@@ -1,0 +1,296 @@
+"""Stores of other clouds than S3's: Aliyun OSS, Google Cloud Storage, Azure.
+
+Each has its access, from the catalog's options by Paimon's names, and its store, whose conditional
+PUT is the one that this cloud has.
+
+OSS: the condition is `x-oss-forbid-overwrite: true`. A versioned bucket ignores it: the test
+refuses such a bucket for writing. Versioning must not be enabled later, while sessions write. The
+S3-compatible interface has no such condition, so OpenDAL uses OSS's own interface. Without keys
+among the options the client takes those of the environment (ALIBABA_CLOUD_ACCESS_KEY_ID and
+ALIBABA_CLOUD_ACCESS_KEY_SECRET), or of a role that these name.
+
+Google: the condition is `x-goog-if-generation-match: 0`. Without credentials among the options the
+client takes, in this order: GOOGLE_SERVICE_ACCOUNT, GOOGLE_SERVICE_ACCOUNT_KEY,
+GOOGLE_APPLICATION_CREDENTIALS (also those of a workload identity federation), gcloud's own, and the
+machine's or pod's service account.
+
+Azure: a conditional PUT has the header `If-None-Match: *`. A location is
+`abfs://CONTAINER@ACCOUNT.dfs.core.windows.net/FOLDER`, as Hadoop and Paimon's Java library write
+it. Files are reached by the Blob interface, which accounts with and without a hierarchical
+namespace have. Without credentials among the options the client takes those of the environment
+(AZURE_STORAGE_ACCOUNT_KEY, AZURE_STORAGE_SAS_TOKEN, AZURE_CLIENT_ID with AZURE_CLIENT_SECRET and
+AZURE_TENANT_ID), a workload identity (AZURE_FEDERATED_TOKEN_FILE), or the machine's managed
+identity.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from paimon_magics.errors import SetupError
+from paimon_magics.tables.stores.object_client import ObjectClient, named_option, obstore_client
+from paimon_magics.tables.stores.object_store import ObjectStore
+
+_PREFIXES = ("fs.oss.", "oss.")
+
+
+@dataclass(frozen=True, slots=True)
+class OssAccess:
+    """How a bucket is reached. A value that is None is left to the environment or the machine."""
+
+    endpoint: str | None
+    access_key: str | None
+    secret_key: str | None
+    security_token: str | None
+
+    def __repr__(self) -> str:
+        return f"OssAccess({self.endpoint})"
+
+    def facts(self) -> tuple[tuple[str, str], ...]:
+        """The access for a person, without secrets: names and values."""
+        known = "keys of the options" if self.access_key else "of the environment or machine"
+        return (("endpoint", self.endpoint or "?"), ("credentials", known))
+
+
+def oss_access(location: str, options: Mapping[str, str]) -> OssAccess:
+    """Read the settings from catalog options, by Paimon's names. Raises SetupError if the location
+    has no bucket."""
+    if not urlsplit(location).netloc:
+        raise SetupError(
+            f"The warehouse {location} names no bucket.", hint="Write oss://BUCKET/FOLDER."
+        )
+
+    def named(*names: str) -> str | None:
+        return named_option(options, _PREFIXES, names)
+
+    endpoint = named("endpoint")
+    if endpoint is not None:
+        endpoint = endpoint.rstrip("/")
+        endpoint = endpoint if "://" in endpoint else f"https://{endpoint}"
+    return OssAccess(
+        endpoint=endpoint,
+        access_key=named("accessKeyId", "access-key-id"),
+        secret_key=named("accessKeySecret", "access-key-secret"),
+        security_token=named("securityToken", "security-token"),
+    )
+
+
+class OssStore(ObjectStore):
+    """A bucket of OSS. See `ObjectStore`."""
+
+    condition = "x-oss-forbid-overwrite"
+
+    access_of = staticmethod(oss_access)
+
+    def new_client(self, access: OssAccess, **settings: Any) -> ObjectClient:
+        """See `ObjectStore.new_client`. Raises SetupError without an endpoint or the library."""
+        if access.endpoint is None:
+            raise SetupError(
+                f"The address of OSS for {self._location} is missing.",
+                hint="Add the option 'fs.oss.endpoint', such as oss-cn-hangzhou.aliyuncs.com.",
+            )
+        try:
+            from paimon_magics.tables.stores.opendal_client import OpendalClient
+
+            config = {
+                "bucket": self.bucket,
+                "endpoint": access.endpoint,
+                "addressing_style": "path" if _is_address(access.endpoint) else "virtual",
+                "access_key_id": access.access_key,
+                "access_key_secret": access.secret_key,
+                "security_token": access.security_token,
+            }
+            return OpendalClient(
+                "oss",
+                {key: value for key, value in config.items() if value is not None},
+                timeout=settings["client_options"]["timeout"],
+                **settings["retry_config"],
+            )
+        except ImportError as error:
+            raise SetupError(
+                f"Tables in {self._location} need the client OpenDAL, which can't be imported: "
+                f"{error}",
+                hint="Install it with: pip install 'paimon-magics[oss]'",
+            ) from error
+
+
+def _is_address(endpoint: str) -> bool:
+    """Whether an endpoint is an address or this machine, before whose name no bucket's can be
+    written."""
+    host = urlsplit(endpoint).hostname or ""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return host == "localhost"
+    return True
+
+
+_GCS_PREFIXES = ("gcs.", "gs.", "fs.gs.", "fs.gcs.")
+
+
+@dataclass(frozen=True, slots=True)
+class GcsAccess:
+    """How a bucket is reached. A value that is None is left to the environment or the machine."""
+
+    endpoint: str | None
+    key_file: str | None
+    key: str | None
+    token: str | None
+    anonymous: bool
+
+    def __repr__(self) -> str:
+        return f"GcsAccess({self.endpoint})"
+
+    def facts(self) -> tuple[tuple[str, str], ...]:
+        """The access for a person, without secrets: names and values."""
+        if self.anonymous:
+            credentials = "none (anonymous)"
+        elif self.token:
+            credentials = "an access token"
+        elif self.key or self.key_file:
+            credentials = f"service account key{f' {self.key_file}' if self.key_file else ''}"
+        else:
+            credentials = "of the environment or machine"
+        return (("endpoint", self.endpoint or "Google"), ("credentials", credentials))
+
+
+def gcs_access(location: str, options: Mapping[str, str]) -> GcsAccess:
+    """Read the settings from catalog options. Raises SetupError if the location has no bucket."""
+    if not urlsplit(location).netloc:
+        raise SetupError(
+            f"The warehouse {location} names no bucket.", hint="Write gs://BUCKET/FOLDER."
+        )
+
+    def named(*names: str) -> str | None:
+        return named_option(options, _GCS_PREFIXES, names)
+
+    anonymous = named("allow-anonymous", "skip-signature") or "false"
+    return GcsAccess(
+        endpoint=named("endpoint", "storage.root.url"),
+        key_file=named("credential-path", "auth.service.account.json.keyfile"),
+        key=named("service-account-key"),
+        token=named("access-token"),
+        anonymous=anonymous.strip().lower() == "true",
+    )
+
+
+class GcsStore(ObjectStore):
+    """A bucket of Google Cloud Storage. See `ObjectStore`."""
+
+    condition = "x-goog-if-generation-match"
+
+    access_of = staticmethod(gcs_access)
+
+    def new_client(self, access: GcsAccess, **settings: Any) -> ObjectClient:
+        """See `ObjectStore.new_client`."""
+        from obstore.store import GCSStore as Client
+
+        endpoint = access.endpoint.rstrip("/") if access.endpoint else None
+        config = {
+            "base_url": endpoint,
+            "service_account": access.key_file,
+            "service_account_key": access.key,
+            "skip_signature": True if access.anonymous else None,
+        }
+        token = access.token
+        if token is not None:
+            settings["credential_provider"] = lambda: {"token": token, "expires_at": None}
+        return obstore_client(Client, self.bucket, config, endpoint, **settings)
+
+
+_AZURE_PREFIXES = ("azure.", "fs.azure.", "abfs.", "fs.abfs.")
+
+
+@dataclass(frozen=True, slots=True)
+class AzureAccess:
+    """How a container is reached. A value that is None is left to the environment or the
+    machine."""
+
+    container: str
+    account: str
+    endpoint: str
+    account_key: str | None
+    sas_token: str | None
+    client_id: str | None
+    client_secret: str | None
+    tenant_id: str | None
+    authority_host: str | None
+
+    def __repr__(self) -> str:
+        return f"AzureAccess({self.endpoint}, {self.container})"
+
+    def facts(self) -> tuple[tuple[str, str], ...]:
+        """The access for a person, without secrets: names and values."""
+        if self.account_key:
+            credentials = "account key"
+        elif self.sas_token:
+            credentials = "shared access signature"
+        elif self.client_secret:
+            credentials = f"client secret of {self.client_id}"
+        else:
+            credentials = "of the environment or machine"
+        return (
+            ("endpoint", self.endpoint),
+            ("account", self.account),
+            ("credentials", credentials),
+        )
+
+
+def azure_access(location: str, options: Mapping[str, str]) -> AzureAccess:
+    """Read the settings from catalog options. Raises SetupError if the location names no container
+    or no account."""
+    container, _, host = urlsplit(location).netloc.rpartition("@")
+    if not container or not host.partition(".")[0]:
+        raise SetupError(
+            f"The warehouse {location} names no container and account of Azure.",
+            hint="Write abfs://CONTAINER@ACCOUNT.dfs.core.windows.net/FOLDER.",
+        )
+    account = host.partition(".")[0]
+
+    def named(*names: str) -> str | None:
+        of_account = [f"{name}.{place}" for name in names for place in (host, account)]
+        return named_option(options, _AZURE_PREFIXES, [*of_account, *names])
+
+    blob_host = (
+        host.replace(".dfs.", ".blob.", 1) if "." in host else f"{host}.blob.core.windows.net"
+    )
+    return AzureAccess(
+        container=container,
+        account=account,
+        endpoint=(named("endpoint") or f"https://{blob_host}").rstrip("/"),
+        account_key=named("account-key", "account.key"),
+        sas_token=named("sas-token", "sas.token", "sas.fixed.token"),
+        client_id=named("client-id", "account.oauth2.client.id"),
+        client_secret=named("client-secret", "account.oauth2.client.secret"),
+        tenant_id=named("tenant-id"),
+        authority_host=named("authority-host"),
+    )
+
+
+class AzureStore(ObjectStore):
+    """A container of Azure. See `ObjectStore`."""
+
+    condition = "If-None-Match"
+    mark = "paimon_magics_mark"  # names of metadata are identifiers there
+
+    access_of = staticmethod(azure_access)
+
+    def new_client(self, access: AzureAccess, **settings: Any) -> ObjectClient:
+        """See `ObjectStore.new_client`."""
+        from obstore.store import AzureStore as Client
+
+        config = {
+            "account_name": access.account,
+            "endpoint": access.endpoint,
+            "account_key": access.account_key,
+            "sas_key": access.sas_token,
+            "client_id": access.client_id,
+            "client_secret": access.client_secret,
+            "tenant_id": access.tenant_id,
+            "authority_host": access.authority_host,
+        }
+        return obstore_client(Client, access.container, config, access.endpoint, **settings)
