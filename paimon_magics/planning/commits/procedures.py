@@ -117,7 +117,21 @@ _REFUSED = {
 }
 """Procedures of Paimon's engines that are not offered: why not, and what to do instead."""
 
-_STATEMENTS = {"drop_partition": "Write ALTER TABLE t DROP PARTITION (day = '2026-01-31')."}
+_STATEMENTS = {
+    "drop_partition": "Write ALTER TABLE t DROP PARTITION (day = '2026-01-31').",
+    "rewrite_data_files": "CALL sys.compact(table => 't') rewrites data files.",
+    "rewrite_position_delete_files": "CALL sys.compact(table => 't') rewrites files with deletes.",
+    "rewrite_manifests": "CALL sys.compact_manifest(table => 't') rewrites manifests.",
+    "rollback_to_snapshot": "Write CALL sys.rollback(table => 't', version => '3').",
+    "set_current_snapshot": "Write CALL sys.rollback(table => 't', version => '3').",
+    "ancestors_of": "DESCRIBE HISTORY t lists the snapshots.",
+    "create_changelog_view": "t$audit_log has the changes of a table: SELECT * FROM t$audit_log.",
+    "add_files": "COPY INTO t FROM 'path' FILE_FORMAT = (TYPE = PARQUET) loads files.",
+    "snapshot": "CREATE TABLE new AS SELECT * FROM t copies a table.",
+    "migrate": "CALL sys.migrate_table(source_type => 'hive', table => 'db.t') takes a table over.",
+    "vacuum": "CALL sys.expire_snapshots(table => 't', retain_max => 10) removes old snapshots.",
+    "optimize": "CALL sys.compact(table => 't') rewrites data files.",
+}
 """What does the work of procedures that other engines have."""
 
 
@@ -236,11 +250,14 @@ def _offered_procedure(call: Call, catalog: str) -> Procedure:
 def not_in_namespace(procedure: Sequence[str], text: str, position: int) -> UnknownNameError:
     """The error for a procedure of a catalog or namespace that has none."""
     wanted = procedure[-1].lower()
+    hint = f"Paimon's procedures are in `{NAMESPACE}`"
+    if wanted in PROCEDURES or wanted in _REFUSED:
+        hint += f": CALL {NAMESPACE}.{wanted}(…)."
+    else:
+        hint += f". {_STATEMENTS.get(wanted) or _offered()}"
     return UnknownNameError(
         f"There is no procedure `{'.'.join(procedure)}`.",
-        hint=f"Paimon's procedures are in `{NAMESPACE}`: CALL {NAMESPACE}.{wanted}(…)."
-        if wanted in PROCEDURES or wanted in _REFUSED
-        else f"Paimon's procedures are in `{NAMESPACE}`. {_offered()}",
+        hint=hint,
         statement=text,
         position=position,
     )
@@ -252,7 +269,7 @@ def check_passed(
     """Raise UnknownNameError for a procedure in another namespace than Paimon's that Spark can't
     have either: in Paimon's own `catalog`, or in a namespace of Spark's built-in catalog."""
     *prefix, name = procedure
-    known = name.lower() in PROCEDURES or name.lower() in _REFUSED
+    known = any(name.lower() in names for names in (PROCEDURES, _REFUSED, _STATEMENTS))
     if prefix[0] == catalog or (known and len(prefix) == 1 and current_catalog == _SPARKS):
         raise not_in_namespace(procedure, text, position)
 

@@ -95,8 +95,13 @@ INSTEAD: dict[str, str] = {
     "'{t}', order_strategy => 'zorder', order_by => 'a,b').",
     "CREATE TABLE … PARTITIONED BY": "Partitions are columns: add a column, such as day DATE, and "
     "write PARTITIONED BY (day).",
-    "ALTER TABLE … ADD CONSTRAINT": "A primary key must be set in CREATE TABLE: create a new table "
+    "ALTER TABLE … ADD PRIMARY": "A primary key must be set in CREATE TABLE: create a new table "
     "with PRIMARY KEY (column), and copy the rows.",
+    "ALTER TABLE … ADD UNIQUE": "Create a new table with PRIMARY KEY (column), and copy the rows: "
+    "a row replaces the row with the same key.",
+    "ALTER TABLE … ADD FOREIGN": "Leave it out: foreign keys are not checked.",
+    "ALTER TABLE … ADD CHECK": "Leave it out, and filter the rows: INSERT INTO {t} SELECT … WHERE "
+    "the condition. NOT NULL of CREATE TABLE is checked.",
     "ALTER TABLE … SET": "Write ALTER TABLE t SET TBLPROPERTIES ('key' = 'value').",
     "INSERT … REPLACE ON": "Write MERGE INTO t USING (SELECT …) AS s ON t.id = s.id WHEN MATCHED "
     "THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *. REPLACE WHERE and REPLACE USING replace "

@@ -84,8 +84,10 @@ def _add(cursor: Cursor) -> tuple[TableChange, ...]:
     if not cursor.accept_any("COLUMN", "COLUMNS"):
         if cursor.at("PARTITION") or cursor.at("IF", "NOT", "EXISTS", "PARTITION"):
             return (_add_partitions(cursor),)
-        if cursor.at_any("CONSTRAINT", "PRIMARY", "CHECK"):
-            raise RefusedHere("ALTER TABLE … ADD CONSTRAINT")
+        if cursor.at_any("CONSTRAINT", "PRIMARY", "CHECK", "UNIQUE", "FOREIGN"):
+            named = cursor.accept("CONSTRAINT") and cursor.peek(1).kind == "word"
+            kind = cursor.peek(1 if named else 0).upper
+            raise RefusedHere(f"ALTER TABLE … ADD {kind}".rstrip())
         cursor.fail("COLUMN or COLUMNS")
     if cursor.at("IF", "NOT", "EXISTS"):
         raise RefusedHere("ALTER TABLE … ADD COLUMN IF NOT EXISTS")
