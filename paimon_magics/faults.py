@@ -76,6 +76,7 @@ STEPS = (
     "branch.unnamed",  # a dropped branch has lost its first schema, its other files are there
     "forward.schemas",  # a fast-forward has taken the branch's schemas, none of its snapshots
     "replace.emptied",  # a table that is replaced has no rows any more, and its old schema
+    "replace.detached",  # a table that another takes the place of has no name, the other none yet
     "drop.detached",  # a dropped table has no name any more, all its files are there
     "drop.schema_removed",  # on a store without folders: only its schemas are removed
     "drop.unnamed",  # there: only files are left whose names no table uses again

@@ -6,13 +6,19 @@ import contextlib
 import json
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
 import pytest
 
 from paimon_magics.coordinator.client.interface import Definitions
-from paimon_magics.errors import CommitConflictError, UnknownOutcomeError
+from paimon_magics.errors import (
+    CommitConflictError,
+    PaimonMagicsError,
+    UnknownOutcomeError,
+    UnsupportedStatementError,
+)
 from paimon_magics.planning.commits.requests import Append, CommitReceipt, CommitRequest
 from paimon_magics.planning.schemas.replacements import TableReplacement
 from paimon_magics.planning.schemas.table_schema import plan_create_table
@@ -263,5 +269,64 @@ def test_repeat_of_a_replacement_that_was_cut_off_says_where_the_rows_are(tmp_pa
         assert "after snapshot 2 had removed its rows" in refusal.value.message
         assert "VERSION AS OF 1" in refusal.value.hint
         assert read(catalog) == [{"k": 7}]
+    finally:
+        process.close()
+
+
+def _by_another_table(catalog: Catalog, columns: str, options: str = "") -> TableReplacement:
+    """A replacement that changes the partition columns, so that the table is dropped for it."""
+    statement = parse_statement(f"CREATE TABLE t ({columns}) PARTITIONED BY (d) {options}")
+    assert isinstance(statement, CreateTable)
+    base = latest_state(catalog.load(TABLE))
+    return TableReplacement(
+        TABLE,
+        plan_create_table(statement),
+        0,
+        base_snapshot_id=base[0],
+        base_manifest_list=base[1],
+        is_dropped=True,
+    )
+
+
+def test_table_stays_if_the_one_in_its_place_can_not_be_created(tmp_path: Path) -> None:
+    process = Process(tmp_path / "warehouse", tmp_path / "state")
+    catalog = create_table(process.warehouse, SQL)
+    process.start(faults="replace.detached=raise")
+    try:
+        commit(process)
+        rows = read(catalog)
+        assert rows
+        definitions = Definitions(catalog, process.client().change_definition)
+        with pytest.raises(PaimonMagicsError):
+            definitions.replace_table(_by_another_table(catalog, "k INT, d STRING"))
+        assert read(catalog) == rows
+        assert not list((tmp_path / "warehouse" / ".paimon-magics" / "dropped").iterdir())
+        definitions.replace_table(_by_another_table(catalog, "k INT, d STRING"))
+        assert catalog.load(TABLE).schema.partition_keys == ("d",)
+    finally:
+        process.close()
+
+
+def test_replacement_by_another_table_is_checked_before_the_drop(tmp_path: Path) -> None:
+    process = Process(tmp_path / "warehouse", tmp_path / "state")
+    catalog = create_table(process.warehouse, SQL)
+    process.start()
+    try:
+        commit(process)
+        definitions = Definitions(catalog, process.client().change_definition)
+        elsewhere = _by_another_table(catalog, "d STRING", "TBLPROPERTIES ('path' = '/tmp/x')")
+        with pytest.raises(UnsupportedStatementError, match="keeps its location"):
+            definitions.replace_table(elsewhere)
+        planned = _by_another_table(catalog, "k INT, d STRING")
+        writer = OutsideWriter()
+        writer.commit(process.warehouse, [{"k": 7}])
+        writer.close()
+        with pytest.raises(CommitConflictError, match="Others have changed rows"):
+            definitions.replace_table(planned)
+        with pytest.raises(CommitConflictError, match="another definition"):
+            definitions.replace_table(replace(planned, base_schema_id=1))
+        assert {"k": 7} in read(catalog)
+        definitions.replace_table(replace(planned, swallow_newer=True))
+        assert read(catalog) == []
     finally:
         process.close()

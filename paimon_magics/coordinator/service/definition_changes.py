@@ -324,12 +324,35 @@ class DefinitionChanges:
             return self._is_as_created(creation) or (yield from self._create_table(creation))
         try:
             with (yield from self.context.changing(name, drops=True)) as location:
+                with contextlib.suppress(TableDamagedError):
+                    table = self._catalog.find(name)
+                    if table is not None:
+                        self._check_is_meant(name, change.created_at_ms)
+                        check_replacement(table, change)
                 detached = self._detach(drop, location)
-                self._catalog.create_table(name, change.schema)
+                self._create_in_place(change, detached)
         except _StaysError as stays:
             return stays.is_done
         self._delete(name, detached)
         return True
+
+    def _create_in_place(self, change: TableReplacement, detached: Detached | None) -> None:
+        """Create the table that takes the place of a detached one. If that fails, the detached one
+        gets its name again, where the store renames folders."""
+        try:
+            reach("replace.detached")
+            self._catalog.create_table(change.name, change.schema)
+        except (PaimonMagicsError, OSError) as error:
+            if isinstance(error, UnknownOutcomeError) or detached is None:
+                raise
+            if not self._catalog.put_back(change.name, detached) and isinstance(
+                error, PaimonMagicsError
+            ):
+                error.hint = (
+                    f"{error.hint} `{change.name}` was dropped: write CREATE TABLE, no longer "
+                    "CREATE OR REPLACE TABLE."
+                ).strip()
+            raise
 
     # ---- databases ----
 

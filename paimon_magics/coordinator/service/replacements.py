@@ -26,7 +26,7 @@ from paimon_magics.statements.statement import TableName
 from paimon_magics.statements.version_changes import RollBackToSnapshot
 from paimon_magics.tables.commits.decoded_request import decoded
 from paimon_magics.tables.commits.fencing import commit_fenced
-from paimon_magics.tables.snapshots.latest import latest_snapshot_id, read_snapshot
+from paimon_magics.tables.snapshots.latest import latest_snapshot_id, read_snapshot, state_of
 from paimon_magics.tables.snapshots.provenance import REPLACES_SCHEMA, vouched
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.cleanup import tidy_up
@@ -44,8 +44,8 @@ class Removal:
 
 
 def check_replacement(table: Table, change: TableReplacement) -> None:
-    """Raise for a replacement that can't be made in place: UnsupportedStatementError for what it
-    asks, CommitConflictError if the table is no longer as it was planned on."""
+    """Raise for a replacement that can't be made: UnsupportedStatementError for what it asks,
+    CommitConflictError if the table is no longer as it was planned on."""
     name = table.name
     if change.schema.stored_option("path") is not None:
         raise UnsupportedStatementError(
@@ -57,10 +57,32 @@ def check_replacement(table: Table, change: TableReplacement) -> None:
             f"`{name}` was changed while this statement was running: it has another definition.",
             hint="Nothing was changed. Run the statement again.",
         )
-    if not keeps_partitions(table.schema, change.schema):
+    if change.is_dropped:
+        _check_no_new_rows(table, change)
+    elif not keeps_partitions(table.schema, change.schema):
         raise UnsupportedStatementError(
             f"The new definition of `{name}` has other partition columns.",
             hint=f"Drop `{name}` and create it again, which loses its history.",
+        )
+
+
+def _check_no_new_rows(table: Table, change: TableReplacement) -> None:
+    """Raise CommitConflictError if others have changed rows of a table that is to be dropped since
+    the snapshot that its replacement was planned on. Compactions change none."""
+    base_id = change.base_snapshot_id
+    if base_id is None or change.swallow_newer:
+        return
+    latest = latest_snapshot_id(table)
+    base = read_snapshot(table.paimon, base_id) if base_id else None
+    is_same = latest >= base_id and (base is None or state_of(base)[1] == change.base_manifest_list)
+    for snapshot_id in range(base_id + 1, latest + 1):
+        snapshot = read_snapshot(table.paimon, snapshot_id)
+        is_same = is_same and snapshot is not None and snapshot.commit_kind == "COMPACT"
+    if not is_same:
+        raise CommitConflictError(
+            f"Others have changed rows of `{table.name}` since this statement began.",
+            hint="Nothing was changed. Look at the new rows, and run the statement again to drop "
+            "them, too.",
         )
 
 

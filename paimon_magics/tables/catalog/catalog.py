@@ -273,6 +273,13 @@ class Catalog(Lookup):
             self.call(lambda: forget_table(self.paimon, identifier(name)))
         return detached or Detached(shown(name), location, "", True)
 
+    def put_back(self, name: TableName, detached: Detached) -> bool:
+        """Give a detached table its name again; return False where that is not possible, or where
+        the name is taken. Then its files are still to be deleted."""
+        if self.metastore != "filesystem" or not detached.is_moved or not detached.path:
+            return False
+        return not self.table_exists(name) and self._dropped().put_back(detached)
+
     def delete_detached(self, detached: Detached) -> None:
         """Delete the files of a detached table. Any process can repeat the call."""
         if detached.path:

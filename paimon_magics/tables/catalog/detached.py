@@ -115,9 +115,14 @@ class DroppedFolders:
         return True
 
     def put_back(self, detached: Detached) -> bool:
-        """Give a moved folder its name back; return False if it is taken."""
+        """Give a moved folder its name back; return False if it is taken. A table that could not
+        be created there has left empty folders at most."""
+        store = self._stores.of(detached.path)
         try:
-            self._stores.of(detached.path).move_folder(detached.path, detached.location)
+            for folder in (f"{detached.location}/schema", detached.location):
+                store.remove_if_empty(folder)
+            store.move_folder(detached.path, detached.location)
+            store.delete([f"{detached.location}/{_RECORD}"])
         except (PaimonMagicsError, OSError):
             return False
         return True
