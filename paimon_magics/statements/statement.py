@@ -137,7 +137,8 @@ class QueryText:
     evaluates without a job. The query's CTEs are not among the references. `cuts`
     are ranges inside `range` that do not belong to the query: in `WITH c AS (…) INSERT INTO t
     SELECT …` the query is the whole text without `INSERT INTO t`. `defaults` are the ranges of
-    the word DEFAULT where it is a value of a VALUES list in an INSERT.
+    the word DEFAULT where it is a value of a VALUES list in an INSERT, `decimals` DOUBLE and FLOAT
+    literals there that are read as the DECIMALs beside them.
     """
 
     range: TextRange
@@ -146,6 +147,7 @@ class QueryText:
     is_values: bool = False
     cuts: tuple[TextRange, ...] = ()
     defaults: tuple[TextRange, ...] = ()
+    decimals: tuple[tuple[TextRange, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

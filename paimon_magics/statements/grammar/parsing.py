@@ -38,7 +38,12 @@ from paimon_magics.statements.lexing.tokens import (
     tokenize,
     word_set,
 )
-from paimon_magics.statements.queries.query_text import at_query, bind_parameters, read_query
+from paimon_magics.statements.queries.query_text import (
+    at_query,
+    bind_parameters,
+    decimals_of_values,
+    read_query,
+)
 from paimon_magics.statements.statement import (
     CreateTemporaryView,
     Insert,
@@ -496,8 +501,11 @@ def _source(
     first = cursor.index
     query = read_query(cursor, cuts=cuts)
     names = tuple(dict.fromkeys((*parameters, *query.parameters)))
-    defaults = _defaults(cursor, first) if query.is_values else ()
-    return replace(query, parameters=names, defaults=defaults)
+    if not query.is_values:
+        return replace(query, parameters=names)
+    values = cursor.at_index(first)
+    decimals = decimals_of_values(values, cursor.index)
+    return replace(query, parameters=names, defaults=_defaults(cursor, first), decimals=decimals)
 
 
 def _defaults(cursor: Cursor, first: int) -> tuple[TextRange, ...]:

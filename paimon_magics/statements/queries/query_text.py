@@ -7,6 +7,7 @@ StatementSyntaxError only if the scan is sure; otherwise Spark judges it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -17,6 +18,7 @@ from paimon_magics.statements.lexing.tokens import (
     IDENTIFIER_KINDS,
     NOT_A_PATH,
     QUERY_WORDS,
+    Token,
     tokenize,
     word_set,
 )
@@ -39,6 +41,11 @@ _NAMES_RELATIONS = frozenset({"FROM", "JOIN", "TABLE"})
 _BEHIND_VALUES = word_set(
     "UNION EXCEPT INTERSECT MINUS ORDER SORT CLUSTER DISTRIBUTE LIMIT OFFSET JOIN SELECT"
 )
+
+
+_INEXACT = re.compile(r"[\d.]+([eE][+-]?\d+)?[dDfF]|[\d.]+[eE][+-]?\d+")
+_DOUBLE_DIGITS, _FLOAT_DIGITS = 15, 7
+"""Digits of a number that every DOUBLE, every FLOAT holds."""
 
 
 CHANGE_FUNCTIONS = {
@@ -180,6 +187,49 @@ def _is_values(cursor: Cursor) -> bool:
             return False
         index = cursor.brackets.get(index, index) + 1
     return True
+
+
+def decimals_of_values(cursor: Cursor, stop: int) -> tuple[tuple[TextRange, str], ...]:
+    """The DOUBLE and FLOAT literals of a VALUES list, which ends before token `stop`, that are read
+    as DECIMALs: those in a column that also has a number of more digits than they hold. Spark gives
+    each column one type, by which that number would change."""
+    columns: dict[int, list[Token]] = {}
+    index = cursor.index
+    while index < stop:
+        if cursor.tokens[index].text == "(":
+            for column, token in _numbers(cursor, index):
+                columns.setdefault(column, []).append(token)
+        index = cursor.brackets.get(index, index) + 1
+    decimals = []
+    for numbers in columns.values():
+        inexact = [token for token in numbers if _INEXACT.fullmatch(token.text)]
+        has_float = any(token.text[-1] in "fF" for token in inexact)
+        digits_max = _FLOAT_DIGITS if has_float else _DOUBLE_DIGITS
+        if any(_digits(token.text) > digits_max for token in numbers if token not in inexact):
+            decimals += inexact
+    return tuple(
+        (TextRange(token.start, token.end), f"{token.text.rstrip('dDfF')}BD") for token in decimals
+    )
+
+
+def _numbers(cursor: Cursor, index: int) -> Iterator[tuple[int, Token]]:
+    """The values of the row in brackets from token `index` on that are a number, with or without a
+    sign, and their columns."""
+    column, begin, closing = 0, index + 1, cursor.brackets[index]
+    index = begin
+    while index <= closing:
+        if index == closing or cursor.tokens[index].text == ",":
+            token = cursor.tokens[index - 1]
+            signs = cursor.tokens[begin : index - 1]
+            if token.kind == "number" and all(sign.text in "+-" for sign in signs):
+                yield column, token
+            column, begin = column + 1, index + 1
+        index = cursor.brackets.get(index, index) + 1
+
+
+def _digits(number: str) -> int:
+    """How many digits of a literal matter."""
+    return len(re.sub(r"[eE].*|[^0-9]", "", number).strip("0"))
 
 
 def _changes(cursor: Cursor) -> tuple[TableReference, ...]:

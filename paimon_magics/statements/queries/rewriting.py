@@ -145,7 +145,8 @@ def cuts_of(query: QueryText) -> tuple[Replacement, ...]:
     Ranges that do not belong to it are removed. DEFAULT, which Spark only reads in an INSERT,
     becomes NULL, which Paimon replaces by the column's default.
     """
-    return (*((cut, "") for cut in query.cuts), *((word, "NULL") for word in query.defaults))
+    defaults = ((word, "NULL") for word in query.defaults)
+    return (*((cut, "") for cut in query.cuts), *defaults, *query.decimals)
 
 
 # `current_database()` and its like in a query: they return the session's names, not Spark's own.

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_magics.columnar.fields import whole_structs
-from paimon_magics.errors import UnsupportedStatementError
+from paimon_magics.errors import InvalidValueError, UnsupportedStatementError
 from paimon_magics.planning.writes.file_rules import FileRules
 
 _PARQUET_CODECS = {"none": "none", "uncompressed": "none", "null": "none"}
@@ -159,8 +159,8 @@ class _Orc(FormatWriter):
 
 
 def check_orc_times(rows: pa.Table | pa.RecordBatch) -> None:
-    """Raise ValueError for a timestamp that other engines would misread from an ORC file: Java's
-    reader or the native one fails, as the writer rounds seconds in the other direction."""
+    """Raise InvalidValueError for a timestamp that other engines would misread from an ORC file:
+    Java's reader or the native one fails, as the writer rounds seconds in the other direction."""
     for field, column in zip(rows.schema, rows.columns, strict=True):
         if not pa.types.is_timestamp(field.type) or field.type.unit not in _PER_SECOND:
             continue
@@ -169,9 +169,11 @@ def check_orc_times(rows: pa.Table | pa.RecordBatch) -> None:
         whole = pc.multiply(pc.divide(numbers, unit), unit)
         odd = pc.and_(pc.less(numbers, 0), pc.not_equal(numbers, whole))
         if pc.any(odd).as_py():
-            raise ValueError(
-                f"column `{field.name}` has a timestamp before 1970 with a fraction of a "
-                "second, which other engines can't read from an ORC file"
+            raise InvalidValueError(
+                f"The column `{field.name}` has a timestamp before 1970 with a fraction of a "
+                "second, which other engines can't read from an ORC file.",
+                hint="Nothing was written. Cut it by date_trunc('SECOND', …), or create the table "
+                "with 'file.format' = 'parquet'.",
             )
 
 

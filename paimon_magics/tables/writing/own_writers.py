@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from paimon_magics.columnar.flushing import flushed
 from paimon_magics.columnar.folding import MergeRule
 from paimon_magics.columnar.merging import KIND, SEQUENCE
+from paimon_magics.errors import InvalidValueError
 from paimon_magics.planning.compaction.append_tables import AppendRules
 from paimon_magics.planning.options.values import memory_size_bytes
 from paimon_magics.planning.reads.scans import OWN_PREFIXES
@@ -180,8 +181,8 @@ class KindRule:
     dropped: frozenset[int] = frozenset()
 
     def applied(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, npt.NDArray[np.int8]]:
-        """The rows to write, without KIND, and their kinds. Raises ValueError for an unknown kind,
-        and for NULL in a column that is NOT NULL."""
+        """The rows to write, without KIND, and their kinds. Raises InvalidValueError for an unknown
+        kind, and for NULL in a column that is NOT NULL."""
         kinds = self._kinds(rows)
         if KIND in rows.schema.names:
             rows = rows.drop_columns([KIND])
@@ -191,7 +192,7 @@ class KindRule:
                 rows, kinds = rows.filter(pa.array(is_written)), kinds[is_written]
         for field in rows.schema:
             if not field.nullable and rows.column(field.name).null_count:
-                raise ValueError(f"column `{field.name}` is NOT NULL, and a row has NULL in it")
+                raise _null_in(field.name)
         return rows, kinds
 
     def _kinds(self, rows: pa.RecordBatch) -> npt.NDArray[np.int8]:
@@ -203,8 +204,18 @@ class KindRule:
         kinds = pc.index_in(texts, pa.array(KIND_NAMES, texts.type))
         if kinds.null_count:
             wrong = texts.filter(kinds.is_null())[0].as_py()
-            raise ValueError(f"column `{self.field}` has {wrong!r}, which is not a row kind")
+            raise InvalidValueError(
+                f"The column `{self.field}` has {wrong!r}, which is not a row kind.",
+                hint=f"Nothing was written. Row kinds are {', '.join(KIND_NAMES)}.",
+            )
         return np.asarray(kinds).astype(np.int8)
+
+
+def _null_in(column: str) -> InvalidValueError:
+    return InvalidValueError(
+        f"The column `{column}` is NOT NULL, and a row has NULL in it.",
+        hint="Nothing was written. Filter such rows, or give them a value by coalesce(…).",
+    )
 
 
 def kind_rule(schema: TableSchema) -> KindRule:
@@ -250,10 +261,11 @@ class AppendWriter(OpenFiles[KeyValueFileWriter]):
         self._required = [f.name for f in table.files.stored_schema() if not f.nullable]
 
     def write(self, rows: pa.RecordBatch, bucket: int | None) -> None:
-        """Write rows of one partition. Raises ValueError for rows that the table can't take."""
+        """Write rows of one partition. Raises InvalidValueError for NULL in a column that is NOT
+        NULL."""
         for name in self._required:
             if rows.column(name).null_count:
-                raise ValueError(f"column `{name}` is NOT NULL, and a row has NULL in it")
+                raise _null_in(name)
         self.writer(rows, bucket or 0, self._table.open_files_max).write(unsliced(rows))
         while sum(writer.waiting_bytes for writer in self._open.values()) > _WAITING_BYTES_MAX:
             max(self._open.values(), key=lambda writer: writer.waiting_bytes).write_waiting()
@@ -497,7 +509,8 @@ class PostponedWriter(OpenFiles[KeyValueFileWriter]):
         self._rows = 0
 
     def write(self, rows: pa.RecordBatch, bucket: int | None) -> None:
-        """Write rows of one partition. Raises ValueError for rows that the table can't take."""
+        """Write rows of one partition. Raises InvalidValueError for NULL in a column that is NOT
+        NULL."""
         del bucket  # they wait for it
         rows, kinds = self._table.kinds.applied(rows)
         if not rows.num_rows:

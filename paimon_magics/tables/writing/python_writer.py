@@ -75,7 +75,7 @@ class PythonWriter:
     def write(self, rows: pa.RecordBatch, bucket: int | None) -> None:
         """Write rows of `bucket`, or of any buckets if it is None.
 
-        Raises ValueError, naming the column, for a value that the format can't hold.
+        Raises InvalidValueError, naming the column, for a value that the format can't hold.
         """
         if self._is_orc:
             check_orc_times(rows)

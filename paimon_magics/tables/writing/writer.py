@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from paimon_magics.errors import InvalidValueError
 from paimon_magics.faults import reach
 from paimon_magics.tables.schema.arrow_casting import conform
 from paimon_magics.tables.writing.attempts import Attempt, attempt, ended_error
@@ -149,9 +150,11 @@ def _write_batches(
             writer.begin(conformed)
             rows += conformed.num_rows
             if rows > (task.single_writer_rows_max or rows):
-                raise ValueError(
-                    f"more than {task.single_writer_rows_max:,} rows for a table whose keys can "
-                    "move between partitions; raise the setting cross_partition_rows_max"
+                raise InvalidValueError(
+                    f"There are more than {task.single_writer_rows_max:,} rows for a table whose "
+                    "keys can move between partitions.",
+                    hint="Nothing was written. Write fewer rows at a time, or raise the setting "
+                    "cross_partition_rows_max.",
                 )
             order = None if order_column is None else np.asarray(batch.column(order_column))
             for first, partition, bucket, group in groups.of(batch, conformed):

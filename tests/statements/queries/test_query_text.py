@@ -11,6 +11,7 @@ from paimon_magics.statements.lexing.tokens import tokenize
 from paimon_magics.statements.queries.query_text import read_query
 from paimon_magics.statements.queries.scanning import scan_relations
 from paimon_magics.statements.statement import (
+    Insert,
     Query,
     QueryText,
     Refused,
@@ -379,3 +380,27 @@ def test_query_is_parsed_within_a_longer_statement():
     query = read_query(Cursor(text, tokenize(text), index=4))
     assert text[query.range.start : query.range.end] == "SELECT * FROM orders WHERE x = :a"
     assert texts(text, tuple(r.range for r in query.references)) == ["orders"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "decimals"),
+    [
+        ("(1, 1D), (2, 9007199254740993)", {"1D": "1BD"}),
+        ("(1, -2.5e1), (2, 123456789012345678.12)", {"2.5e1": "2.5e1BD"}),
+        ("(1, 1F), (2, 16777217)", {"1F": "1BD"}),
+        ("(1e1), (9007199254740993)", {"1e1": "1e1BD"}),
+        ("(1, 1D), (2, 900719925474099)", {}),  # a DOUBLE holds it
+        ("(1D, 1), (2, 9007199254740993)", {}),  # in another column
+        ("(sqrt(2D)), (9007199254740993)", {}),  # a value that is computed
+        ("(1BD), (9007199254740993)", {}),
+        ("(1e1), (1.5)", {}),
+    ],
+)
+def test_double_beside_a_longer_number_is_read_as_a_decimal(
+    rows: str, decimals: dict[str, str]
+) -> None:
+    text = f"INSERT INTO t VALUES {rows}"
+    insert = parse_statement(text)
+    assert isinstance(insert, Insert)
+    places = insert.source.decimals
+    assert {text[place.start : place.end]: decimal for place, decimal in places} == decimals

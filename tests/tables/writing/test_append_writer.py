@@ -14,6 +14,7 @@ import pytest
 from pypaimon.table.row.generic_row import GenericRowDeserializer
 from pypaimon.utils.file_store_path_factory import canonical_data_file_path
 
+from paimon_magics.errors import InvalidValueError
 from paimon_magics.tables.schema.types import arrow_schema
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.commit_messages import read_messages
@@ -185,7 +186,7 @@ def test_null_in_a_required_column_is_refused_and_leaves_no_file(tmp_path: Path)
     bad = pa.RecordBatch.from_arrays([nothing, pa.array([1], pa.int32())], schema=schema)
     writer = append_table(table, "pm-own-").writer("somebody", overwrite=False)
     writer.write(good, None)
-    with pytest.raises(ValueError, match="column `k` is NOT NULL"):
+    with pytest.raises(InvalidValueError, match="column `k` is NOT NULL"):
         writer.write(bad, None)
     writer.close()
     assert not list(Path(table.location).glob("bucket-*/*"))
