@@ -29,8 +29,10 @@ from paimon_magics.coordinator.service.state_thread import StateThread
 from paimon_magics.coordinator.store.state_store import StateStore
 from paimon_magics.coordinator.turns import Turns
 from paimon_magics.errors import (
+    CommitConflictError,
     PaimonMagicsError,
     SetupError,
+    StatementError,
     UnknownNameError,
     UnknownOutcomeError,
 )
@@ -227,7 +229,10 @@ class PublicationMonitor:
 
         def changed_files(publication: Publication) -> ChangedFiles | None:
             request = self._request_of(publication)
-            return None if request is None else changed_by_request(decoded(table, request))
+            try:
+                return None if request is None else changed_by_request(decoded(table, request))
+            except (StatementError, CommitConflictError):
+                return None  # the table has another definition, or is another one: not repeatable
 
         return _of_this_table(table, publications, examine(table, publications, changed_files))
 

@@ -120,14 +120,18 @@ def rows_of(served: Served) -> list[tuple[object, object]]:
     return sorted((row["id"], row["name"]) for row in served.rows())  # type: ignore[type-var]
 
 
+@pytest.mark.parametrize(
+    "layout",
+    [" TBLPROPERTIES", " PARTITIONED BY (name) TBLPROPERTIES"],
+    ids=["same", "partitioned"],
+)
 @pytest.mark.parametrize("log", mostly("store"))
 def test_externally_swapped_tables_keep_their_inserts_and_take_more(
-    tmp_path: Path, log: str, request: pytest.FixtureRequest
+    tmp_path: Path, log: str, layout: str, request: pytest.FixtureRequest
 ) -> None:
     with serve(tmp_path, log, request) as served:
-        create_table(
-            tmp_path / "warehouse", table_sql(options=SLOW).replace("TABLE t ", "TABLE renamed ")
-        )
+        sql = table_sql(options=SLOW).replace("TABLE t ", "TABLE renamed ")
+        create_table(tmp_path / "warehouse", sql.replace(" TBLPROPERTIES", layout, 1))
         for name, ids in ((TABLE, (1, 2, 3)), (NEW, (11, 12))):
             named(served, name)
             for id in ids:
