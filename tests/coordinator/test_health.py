@@ -65,9 +65,9 @@ class Observer:
         return httpx.post(url, json=body, headers=self._headers, trust_env=False, timeout=60)
 
     def post(self, path: str, body: Any = None) -> httpx.Response:
-        return httpx.post(
-            self._address + path, headers=self._headers, json=body or {}, trust_env=False
-        )
+        url = self._address + path
+        headers = self._headers
+        return httpx.post(url, headers=headers, json=body or {}, trust_env=False, timeout=60)
 
     def _get(self, path: str, *, token: bool, by: str | None = None) -> httpx.Response:
         headers = self._headers if token else {}
@@ -134,6 +134,26 @@ def test_unreachable_warehouse_makes_coordinator_unready(process: Process, tmp_p
     (tmp_path / "warehouse").unlink()
     (tmp_path / "away").rename(tmp_path / "warehouse")
     wait_until(lambda: observer.ready()[0] == 200, 20)
+
+
+def test_table_whose_commits_can_not_be_checked_is_a_problem(
+    process: Process, tmp_path: Path
+) -> None:
+    observer = Observer(process)
+    assert observer.insert([[1]]).status_code == 200
+    assert observer.post("/v1/inserts/default/t/flush", {"wait_ms": 30_000}).status_code == 200
+    first = tmp_path / "warehouse/default.db/t/snapshot/snapshot-1"
+    content = first.read_bytes()
+    first.unlink()
+    first.mkdir()
+    check = {"table": {"database": "default", "table": "t"}}
+    for _ in range(4):
+        assert observer.post("/v1/tables/check", check).status_code == 503
+    assert "The check of earlier commits to" in str(observer.ready()[1]["problems"])
+    first.rmdir()
+    first.write_bytes(content)
+    assert observer.post("/v1/tables/check", check).status_code == 200
+    assert "The check of earlier commits to" not in str(observer.ready()[1])
 
 
 def test_missing_warehouse_is_not_recreated(process: Process, tmp_path: Path) -> None:

@@ -415,7 +415,8 @@ def _token(id: str, run: int, adopted: int) -> str:
 class CommitPool:
     """Carries out effects, and hands the events that follow to `state_thread`.
 
-    `retries` counts, by transaction or location, the tries since the last clear outcome.
+    `retries` counts, by transaction or location, the tries since the last clear outcome, of checks
+    of a table's commits, too.
     """
 
     def __init__(
@@ -468,7 +469,7 @@ class CommitPool:
             return otherwise(error)
 
         def deliver(event: Event) -> None:
-            if isinstance(event, CommitUnclear | RepublishUnclear):
+            if isinstance(event, CommitUnclear | RepublishUnclear | CheckFailed):
                 self.retries[key] += 1
             else:
                 self.retries.pop(key, None)

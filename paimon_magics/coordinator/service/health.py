@@ -254,7 +254,8 @@ def _of_coordinator(coordinator: Coordinator, is_draining: Callable[[], bool]) -
     transactions = coordinator.state.transactions
     for key, tries in list(coordinator.commits.retries.items()):
         location = transactions[key].location if key in transactions else key
-        problem = f"A commit to `{location}` has no outcome yet, after {tries} tries."
+        what = "A commit to" if key in transactions else "The check of earlier commits to"
+        problem = f"{what} `{location}` has no outcome yet, after {tries} tries."
         shown = problem if tries > _RETRIES_MAX else ""
         yield Fact("commit_retries", tries, shown, subject=key, location=location)
     problem = coordinator.upkeep.problem
