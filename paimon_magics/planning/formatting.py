@@ -34,3 +34,9 @@ def size_text(size_bytes: int) -> str:
 def shortened(text: str, width: int) -> str:
     """The text, cut to `width` characters with an ellipsis if it is longer."""
     return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def printable(text: str) -> str:
+    """The text; with control characters, line ends and changes of direction escaped, if it has
+    any."""
+    return text if text.isprintable() else ascii(text)[1:-1]

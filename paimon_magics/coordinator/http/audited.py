@@ -21,6 +21,7 @@ from paimon_magics.coordinator.http.answers import BEGINNINGS, error_answer
 from paimon_magics.coordinator.protocol.clock import now_ms
 from paimon_magics.coordinator.protocol.principals import PRINCIPAL, Principal
 from paimon_magics.errors import PaimonMagicsError
+from paimon_magics.planning.formatting import printable
 
 _REPORTED = "paimon_magics.reported"
 _PATH_CHARACTERS_MAX = 300
@@ -60,7 +61,7 @@ def _entry(scope: Scope, action: str) -> Entry:
 def _request_text(scope: Scope) -> str:
     """The method and path, cut off, with characters that are not printable escaped."""
     text = f"{scope.get('method', 'STREAM')} {scope['path'][:_PATH_CHARACTERS_MAX]}"
-    return text if text.isprintable() else ascii(text)[1:-1]
+    return printable(text)
 
 
 @dataclass(frozen=True, slots=True)

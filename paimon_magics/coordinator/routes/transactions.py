@@ -39,7 +39,7 @@ from paimon_magics.coordinator.protocol.documents import (
 from paimon_magics.coordinator.protocol.errors import NotTheirsError
 from paimon_magics.coordinator.protocol.json_text import member
 from paimon_magics.coordinator.protocol.principals import Principal, Scope
-from paimon_magics.coordinator.protocol.visibility import sees_location
+from paimon_magics.coordinator.protocol.visibility import check_table, sees_location
 from paimon_magics.coordinator.routes.administration import TEXT_CHARACTERS_MAX, owner_of
 from paimon_magics.coordinator.routes.metrics import Metrics
 from paimon_magics.coordinator.service.commit_rights import check_begins, check_commits
@@ -270,11 +270,14 @@ class _Handlers:
         id = await self._own(request)
         body = await json_body(request)
         records = records_of(member(body, "records", Sequence))
+        principal = principal_of(request)
 
         def note(transaction: Transaction) -> None:
+            # A file that is noted is loaded by nobody again.
+            check_table(principal, Scope.CHANGE, transaction.table, self._coordinator.load)
             self._transactions.note_load(transaction, records)
 
-        return await run_in_threadpool(self._noted, id, body, principal_of(request), note)
+        return await run_in_threadpool(self._noted, id, body, principal, note)
 
     def _noted(
         self,

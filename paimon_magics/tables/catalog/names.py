@@ -5,6 +5,7 @@ from __future__ import annotations
 from pypaimon.common.identifier import Identifier
 
 from paimon_magics.errors import InvalidTableError, UnknownNameError
+from paimon_magics.planning.formatting import printable
 from paimon_magics.statements.statement import NAME_BYTES_MAX, TableName
 from paimon_magics.tables.stores.allowed_paths import is_plain_name
 
@@ -44,10 +45,12 @@ def quoted(name: str) -> str:
 
 def check_name(name: str, what: str) -> None:
     """Raise InvalidTableError if the name can't be a folder's name, or Paimon reserves it."""
-    if not name or name.strip() != name or name.startswith(".") or set("/\\\0") & set(name):
+    is_folder = name.strip() == name and not name.startswith(".") and not set("/\\\0") & set(name)
+    if not name or not is_folder or not name.isprintable():
         raise InvalidTableError(
-            f"A {what} can't be named `{name}`.",
-            hint="The name becomes a folder: no slashes, no leading dot, no spaces at its ends.",
+            f"A {what} can't be named `{printable(name)}`.",
+            hint="The name becomes a folder: no slashes, no leading dot, no spaces at its ends, no "
+            "control characters.",
         )
     if len(name.encode(errors="replace")) > NAME_BYTES_MAX:
         raise InvalidTableError(

@@ -18,7 +18,7 @@ from pypaimon.schema.schema_manager import SchemaManager
 
 from paimon_magics.errors import InvalidTableError, UnknownNameError, UnsupportedStatementError
 from paimon_magics.faults import reach
-from paimon_magics.planning.formatting import shortened
+from paimon_magics.planning.formatting import printable, shortened
 from paimon_magics.tables.pypaimon_internals import schema_path
 from paimon_magics.tables.snapshots.chain import (
     Removing,
@@ -68,7 +68,7 @@ def create_branch(
     does not allow.
     """
     refuse_remote(table, "its branches can't be used")
-    _check_branch_name(branch)
+    _check_branch_name(branch, is_new=True)
     if branch_exists(table, branch):
         return False
     main = table.paimon.schema_manager
@@ -116,8 +116,8 @@ def rename_branch(table: StoredTable, branch: str, new_name: str) -> bool:
     Raises UnknownNameError if there is no such branch, UnsupportedStatementError in a store that
     can't rename folders.
     """
-    for name in (branch, new_name):
-        _check_branch_name(name)
+    _check_branch_name(branch)
+    _check_branch_name(new_name, is_new=True)
     if not branch_exists(table, branch):
         raise UnknownNameError(f"There is no branch `{branch}` of `{table.name}`.")
     if not table.store.renames_folders:
@@ -142,12 +142,11 @@ def kept_by_forward(table: StoredTable, branch: StoredTable) -> int:
     theirs = _snapshots(table, branch)
     latest = latest_document(table)
     last = 0 if latest is None else int(latest["id"])
-    shared = _checked_shared(table, branch, theirs, last)
     sources, ours = branch.paimon.schema_manager, table.paimon.schema_manager
-    for schema_id in range(branch.schema_id + 1):
+    for schema_id in range(branch.schema_id + 1):  # first, since a roll-back does not mend it
         if ours.get_schema(schema_id) is not None:
             _check_same_schema(table, sources, ours, schema_id)
-    return shared
+    return _checked_shared(table, branch, theirs, last)
 
 
 def forward_to_branch(
@@ -216,8 +215,9 @@ def _checked_shared(
             f"`{table.name}` can't be fast-forwarded to `{branch.name}`: the branch has the "
             f"snapshots {oldest} to {max(theirs)}, so the table's latest snapshot {last} would be "
             "lost.",
-            hint="Roll the table back to the first snapshot of the branch, or write its rows "
-            "again.",
+            hint=f"To keep rows that only the table has: INSERT INTO {branch.name} SELECT …, or a "
+            f"tag of the table. Then roll the table back to snapshot {shared or oldest}, and "
+            "fast-forward it again.",
         )
     return shared
 
@@ -299,15 +299,16 @@ def _schemas(table: StoredTable, branch: str) -> SchemaManager:
     return SchemaManager(table.paimon.file_io, table.paimon.table_path, branch)
 
 
-def _check_branch_name(branch: str) -> None:
+def _check_branch_name(branch: str, *, is_new: bool = False) -> None:
     if (
         branch == "main"
+        or (is_new and not branch.isprintable())
         or not branch.strip()
         or branch.isdigit()
         or not is_plain_name(branch, "branch-")
     ):
         raise InvalidTableError(
-            f"A branch can't be named `{shortened(branch, _SHOWN_MAX)}`.",
+            f"A branch can't be named `{printable(shortened(branch, _SHOWN_MAX))}`.",
             hint="Choose a name that is neither `main` nor a number: no slashes, no leading dot, "
-            "at most some 240 bytes.",
+            "no control characters, at most some 240 bytes.",
         )

@@ -8,7 +8,7 @@ from typing import Any
 from pypaimon.tag.tag_manager import TagManager
 
 from paimon_magics.errors import InvalidTableError
-from paimon_magics.planning.formatting import shortened
+from paimon_magics.planning.formatting import printable, shortened
 from paimon_magics.tables.snapshots.latest import snapshot_of
 from paimon_magics.tables.stores.allowed_paths import is_plain_name
 from paimon_magics.tables.stores.corruption import SNAPSHOT_VERSION, check_version, parsing
@@ -58,17 +58,22 @@ def is_tag_name(name: str) -> bool:
 
 
 def check_tag_name(name: str) -> None:
-    """Raise InvalidTableError for a name that no tag can have."""
-    if not is_tag_name(name):
-        raise InvalidTableError(
-            f"A tag can't be named `{shortened(name, _SHOWN_MAX)}`.",
-            hint="The name becomes part of a file name: not blank, no slashes, no leading dot, at "
-            "most some 240 bytes.",
-        )
+    """Raise InvalidTableError for a name that no new tag can have."""
+    if not is_tag_name(name) or not name.isprintable():
+        raise _no_tag_name(name)
+
+
+def _no_tag_name(name: str) -> InvalidTableError:
+    return InvalidTableError(
+        f"A tag can't be named `{printable(shortened(name, _SHOWN_MAX))}`.",
+        hint="The name becomes part of a file name: not blank, no slashes, no leading dot, no "
+        "control characters, at most some 240 bytes.",
+    )
 
 
 def tag_path(table: Table | StoredTable, name: str) -> str:
     """The path of a tag's file, which need not exist. Raises InvalidTableError for a name that no
     tag can have."""
-    check_tag_name(name)
+    if not is_tag_name(name):
+        raise _no_tag_name(name)
     return str(table.paimon.tag_manager().tag_path(name))

@@ -23,7 +23,8 @@ from paimon_magics.planning.writes.file_rules import FileRules
 _PARQUET_CODECS = {"none": "none", "uncompressed": "none", "null": "none"}
 _ORC_CODECS = {"none": "uncompressed", "null": "uncompressed"}
 _AVRO_CODECS = {"none": "null", "uncompressed": "null", "zstd": "zstandard"}
-_PER_SECOND = {"ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+_SECONDS_MAX = 2**63 // 10**9  # what fits into 64 bits of nanoseconds
 _LEVELLED = ("zstd", "zstandard")
 
 
@@ -159,13 +160,24 @@ class _Orc(FormatWriter):
 
 
 def check_orc_times(rows: pa.Table | pa.RecordBatch) -> None:
-    """Raise InvalidValueError for a timestamp that other engines would misread from an ORC file:
-    Java's reader or the native one fails, as the writer rounds seconds in the other direction."""
+    """Raise InvalidValueError for a timestamp that nobody can read from an ORC file any more.
+
+    Java's reader or the native one fails where the writer rounds seconds in the other direction;
+    the native one counts nanoseconds, which end in 1677 and 2262.
+    """
     for field, column in zip(rows.schema, rows.columns, strict=True):
-        if not pa.types.is_timestamp(field.type) or field.type.unit not in _PER_SECOND:
+        if not pa.types.is_timestamp(field.type):
             continue
         numbers = column.cast(pa.int64())
         unit = _PER_SECOND[field.type.unit]
+        bounds = pc.min_max(numbers).as_py().values()
+        if any(bound is not None and abs(bound) // unit >= _SECONDS_MAX for bound in bounds):
+            raise InvalidValueError(
+                f"The column `{field.name}` has a timestamp before 1677 or after 2262, which could "
+                "not be read from an ORC file again.",
+                hint="Nothing was written. Write NULL or another time in its place, or create the "
+                "table with 'file.format' = 'parquet'.",
+            )
         whole = pc.multiply(pc.divide(numbers, unit), unit)
         odd = pc.and_(pc.less(numbers, 0), pc.not_equal(numbers, whole))
         if pc.any(odd).as_py():

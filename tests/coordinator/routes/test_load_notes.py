@@ -73,7 +73,7 @@ def is_loaded(warehouse: Path) -> bool:
 def test_commit_completes_the_history_with_times_of_the_coordinator(
     coordinator: Process, warehouse: Path
 ) -> None:
-    ada = client(coordinator, "ada", "insert=default.t")
+    ada = client(coordinator, "ada", "change=default.t")
     opened = ada.begin(TABLE)
     assert ada.note_load(opened, (FILE,))
     assert names(warehouse, PENDING_FOLDER) == [opened.commit_user]
@@ -91,7 +91,7 @@ def test_commit_completes_the_history_with_times_of_the_coordinator(
 def test_note_takes_the_transaction_and_right_of_its_sender(
     coordinator: Process, warehouse: Path
 ) -> None:
-    ada, reader = client(coordinator, "ada", "insert=default.t"), client(coordinator, "eve", "read")
+    ada, reader = client(coordinator, "ada", "change=default.t"), client(coordinator, "eve", "read")
     opened = ada.begin(TABLE)
     reader.transactions.opened(opened.commit_user, ada.key_of(opened), 60.0)
     with pytest.raises(PaimonMagicsError, match="belongs to ada"):
@@ -99,13 +99,16 @@ def test_note_takes_the_transaction_and_right_of_its_sender(
     reader.transactions.opened(opened.commit_user, "0" * 32, 60.0)
     with pytest.raises(PaimonMagicsError, match="permission"):
         reader.note_load(opened, (FILE,))
+    writer = client(coordinator, "bob", "insert=default.t")
+    with pytest.raises(PaimonMagicsError, match="permission"):
+        writer.note_load(writer.begin(TABLE), (FILE,))
     with pytest.raises(InvalidValueError, match="record of a loaded file"):
         ada._transaction(ada.key_of(opened), "load", {"records": [{"filePath": "/in/a.csv"}]})
     assert names(warehouse, PENDING_FOLDER) == []
 
 
 def test_end_of_a_transaction_removes_its_note(coordinator: Process, warehouse: Path) -> None:
-    ada = client(coordinator, "ada", "insert=default.t")
+    ada = client(coordinator, "ada", "change=default.t")
     opened = ada.begin(TABLE)
     assert ada.note_load(opened, (FILE,))
     ada.abort(opened)
@@ -137,7 +140,7 @@ def test_coordinator_that_dies_before_the_history_completes_it_after_its_start(
 
 
 def test_repeated_note_and_commit_record_a_file_once(coordinator: Process, warehouse: Path) -> None:
-    ada = client(coordinator, "ada", "insert=default.t")
+    ada = client(coordinator, "ada", "change=default.t")
     opened = ada.begin(TABLE)
     for _ in range(2):
         assert ada.note_load(opened, (FILE,))
@@ -153,7 +156,7 @@ def test_next_note_completes_what_an_interrupted_load_has_left(
     coordinator: Process, warehouse: Path
 ) -> None:
     table = warehouse / "default.db" / "t"
-    ada = client(coordinator, "ada", "insert=default.t")
+    ada = client(coordinator, "ada", "change=default.t")
     opened = ada.begin(TABLE)
     assert ada.note_load(opened, (FILE,))
     left = (table / PENDING_FOLDER / opened.commit_user).read_bytes()
@@ -170,7 +173,7 @@ def test_next_note_completes_what_an_interrupted_load_has_left(
 def test_unknown_endpoint_of_a_coordinator_leaves_the_history_to_the_session(
     coordinator: Process,
 ) -> None:
-    ada = client(coordinator, "ada", "insert=default.t")
+    ada = client(coordinator, "ada", "change=default.t")
     opened = ada.begin(TABLE)
     ada.transactions.opened(opened.commit_user, f"{ada.key_of(opened)}/earlier", 60.0)
     assert ada.note_load(opened, (FILE,)) is False

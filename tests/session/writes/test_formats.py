@@ -116,6 +116,16 @@ def _odd(value: object, file_format: str, text: str) -> bool:
 
 
 @pytest.mark.parametrize("form", ["VALUES {}", "SELECT * FROM (VALUES {})"])
+def test_orc_refuses_times_that_could_not_be_read_again(session: Session, form: str) -> None:
+    session.run("CREATE TABLE t (at TIMESTAMP_NTZ) TBLPROPERTIES ('file.format' = 'orc')")
+    row = "(TIMESTAMP_NTZ'9999-12-31 23:59:59')"
+    with pytest.raises(InvalidValueError, match="`at` has a timestamp before 1677 or after 2262"):
+        session.run(f"INSERT INTO t {form.format(row)}")
+    session.run(f"INSERT INTO t {form.format(row.replace('9999', '2261'))}")
+    assert session.run("SELECT count(*) FROM t").to_arrow()[0].to_pylist() == [1]
+
+
+@pytest.mark.parametrize("form", ["VALUES {}", "SELECT * FROM (VALUES {})"])
 def test_orc_refuses_timestamp_fractions_before_1970_by_column(session: Session, form: str) -> None:
     session.run("CREATE TABLE t (at TIMESTAMP_NTZ) TBLPROPERTIES ('file.format' = 'orc')")
     row = "(TIMESTAMP_NTZ'1969-12-31 23:59:59.999999')"

@@ -21,6 +21,8 @@ from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.statement import CreateTable, TableName
 from paimon_magics.statements.table_changes import AlterTable, TableChange
 from paimon_magics.tables.catalog.catalog import Catalog
+from paimon_magics.tables.catalog.names import check_name, check_new_table
+from paimon_magics.tables.snapshots.tagged import check_tag_name, is_tag_name
 
 T = TableName("t", "default")
 NESTED = (
@@ -407,3 +409,18 @@ def test_opening_reports_missing_write_permission(tmp_path: Path) -> None:
             Catalog.open({"warehouse": str(tmp_path / "lake")})
     finally:
         tmp_path.chmod(0o700)
+
+
+@pytest.mark.parametrize("name", ["a\x1b[31mred", "a\u202eb", "a\u2028b", "a\tb"])
+def test_new_names_have_no_control_characters(name: str) -> None:
+    """A terminal, a log line or a page would show something else. Existing ones can be used."""
+    checks = (
+        lambda: check_name(name, "database"),
+        lambda: check_new_table(TableName(name, "default")),
+        lambda: check_tag_name(name),
+    )
+    for check in checks:
+        with pytest.raises(InvalidTableError, match="can't be named") as refusal:
+            check()
+        assert refusal.value.message.isprintable()
+    assert is_tag_name(name)
