@@ -158,7 +158,10 @@ _UNREACHABLE = re.compile(
 )
 # As Python, Rust and Java tell it of a local disk.
 _LOCAL_DENIED = re.compile(r"\[Errno (?:1|13)\]|os error (?:1|13)\b|\(Permission denied\)")
-_LOCAL_PATH = re.compile(r"(?<![\w:/.])/[^\s'\":]+")
+# As Python names a path, as Java does, and as others do: the first two may have spaces.
+_LOCAL_PATH = re.compile(
+    r"(?<=')/[^'\n]+(?=')|(?<=: )/[^\n]*?(?= \(Permission denied\))|(?<![\w:/.])/[^\s'\":]+"
+)
 # Names of files and values between quotes say nothing about the store.
 _NAMES = re.compile(r"\S*[/\\]\S*|(?<!\w)'[^']*'|`[^`]*`|\"[^\"]*\"")
 

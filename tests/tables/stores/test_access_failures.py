@@ -8,7 +8,12 @@ from pathlib import Path
 import pytest
 
 from paimon_magics.errors import SetupError, TableDamagedError, error_of_task, sent_to_driver
-from paimon_magics.tables.stores.corruption import AccessFailure, access_failure, damaged
+from paimon_magics.tables.stores.corruption import (
+    AccessFailure,
+    access_failure,
+    damaged,
+    denied_path,
+)
 from paimon_magics.tables.stores.store import StoreRefusedError
 
 DENIED = [
@@ -101,3 +106,19 @@ def test_denied_local_file_names_account_owner_and_mode(tmp_path: Path) -> None:
     error = damaged("The data file", PermissionError(13, "Permission denied", str(file)))
     assert f"{file} (owner " in error.message and "mode 0640" in error.message
     assert "several-people-on-one-machine" in error.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        (
+            "PermissionError: [Errno 13] Permission denied: '/a/o [d]d%/w/p=a/x'",
+            "/a/o [d]d%/w/p=a/x",
+        ),
+        ("java.io.FileNotFoundException: /a b/w/x (Permission denied)", "/a b/w/x"),
+        ("Generic error: /a/b (os error 13)", "/a/b"),
+        ("No such file: '/a/b'", None),
+    ],
+)
+def test_path_that_was_denied_may_have_spaces(text: str, path: str | None) -> None:
+    assert denied_path(text) == path
