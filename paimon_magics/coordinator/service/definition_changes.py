@@ -89,6 +89,10 @@ _log = logging.getLogger(__name__)
 _REQUESTS_MAX = 1_000
 _DIGEST_BYTES = 16
 _REFUSAL_CHARACTERS_MAX = 10_000  # a longer message is not kept: the change is refused again
+_SENT_BEFORE = (
+    "This statement was sent before, and its answer was lost: it may have been carried out then. "
+    "Look at the table before you run it again."
+)
 _ROUNDS = 20  # of dropping a database's tables while others make new tables
 
 
@@ -108,8 +112,17 @@ class DefinitionChanges:
 
         Raises errors of ours: NotTheirsError without the permission, UnknownNameError for a missing
         or hidden object, StatementError and its subclasses for an impossible change. Nothing is
-        changed then.
+        changed then, but perhaps by an earlier try of a repeated request.
         """
+        try:
+            return (yield from self._make(change))
+        except (StatementError, CommitConflictError) as error:
+            # Other classes of StatementError are about what the change asks, not what is there.
+            if self.repeated and type(error) in (StatementError, CommitConflictError):
+                error.hint = _SENT_BEFORE
+            raise
+
+    def _make(self, change: DefinitionChange) -> Steps[bool]:
         match change:
             case TableCreation():
                 return (yield from self._create_table(change))

@@ -44,6 +44,7 @@ from tests.backends.s3 import s3_server
 from tests.coordinator.cutting import CuttingProxy
 from tests.coordinator.process import Process, wait_until, write
 from tests.coordinator.team import Team
+from tests.faults.outside_writer import OutsideWriter
 
 T, U = TableName("t", "default"), TableName("u", "default")
 
@@ -202,6 +203,25 @@ def test_repeated_drop_spares_a_recreated_table(
     proxy.lose, proxy.cuts = restarted_and_made_anew, 1  # type: ignore[method-assign]
     assert Definitions(catalog, client.change_definition).drop_table(T) is True
     assert catalog.load(T).schema.column_names == ("other",)
+
+
+def test_refused_repeat_of_a_change_that_was_made_does_not_deny_it(
+    proxy: CuttingProxy, client: RemoteCoordinator, catalog: Catalog, process: Process
+) -> None:
+    lose = proxy.lose
+
+    def restarted_and_written() -> bool:
+        process.kill()
+        writer = OutsideWriter()
+        writer.commit(process.warehouse, [{"k": 1, "v": "a"}])
+        writer.close()
+        process.start()
+        return lose()
+
+    proxy.lose, proxy.cuts = restarted_and_written, 1  # type: ignore[method-assign]
+    with pytest.raises(StatementError, match="exists already") as refusal:
+        Definitions(catalog, client.change_definition).create_table(T, schema())
+    assert "may have been carried out" in refusal.value.hint
 
 
 @pytest.mark.parametrize(
