@@ -8,8 +8,9 @@ schema is checked by `rules.check_schema`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Protocol, TypeVar
 
 from paimon_magics.errors import InvalidTableError, UnknownNameError, nearest
@@ -261,16 +262,19 @@ class TableSchema:
 
 
 def plan_create_table(
-    statement: CreateTable, query_columns: Sequence[_ColumnLike] | None = None
+    statement: CreateTable,
+    query_columns: Sequence[_ColumnLike] | None = None,
+    defaults: Mapping[str, str] = MappingProxyType({}),
 ) -> TableSchema:
-    """Return the schema that CREATE TABLE asks for; `query_columns` are those of its AS query.
+    """Return the schema that CREATE TABLE asks for; `query_columns` are those of its AS query,
+    `defaults` the catalog's options for new tables.
 
     The options `primary-key`, `partition`, `comment` and `path` mean the same as their clauses
     (Paimon's `Schema` and its Spark catalog); the first three are not stored as options. Columns
     of the primary key become NOT NULL. Raises InvalidTableError for clauses and options that
     contradict each other; `check_schema` checks the result.
     """
-    options = _options(statement)
+    options = {**defaults, **_options(statement)}
     columns = _columns(statement, query_columns)
     names = tuple(column.name for column in columns)
 

@@ -98,7 +98,7 @@ def write_to_new(
             "The frame has no columns.", hint="A table needs at least one column."
         )
     schema = with_time_retained(
-        plan_create_table(_statement(full, wanted), columns),
+        plan_create_table(_statement(full, wanted), columns, scope.catalog.table_defaults),
         scope.settings.snapshot_time_retained,
     )
     check_schema(schema)

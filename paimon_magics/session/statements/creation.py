@@ -110,7 +110,8 @@ def _planned(
         definition = _copied(scope, statement, statement.like)
     with errors_located(statement.text, statement.name_position):
         schema = with_time_retained(
-            plan_create_table(definition, columns), scope.settings.snapshot_time_retained
+            plan_create_table(definition, columns, scope.catalog.table_defaults),
+            scope.settings.snapshot_time_retained,
         )
         check_stated(schema)
         if statement.query is not None:

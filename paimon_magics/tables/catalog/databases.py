@@ -166,6 +166,16 @@ class Databases:
         return self.visibility is None or self.visibility.sees_table(database, table)
 
     @property
+    def table_defaults(self) -> dict[str, str]:
+        """The options that new tables get unless their own say otherwise (`table-default.…`)."""
+        prefix = "table-default."
+        return {
+            key.removeprefix(prefix): value
+            for key, value in self.options.items()
+            if key.startswith(prefix)
+        }
+
+    @property
     def metastore(self) -> str:
         """ "filesystem", "jdbc" or "rest"."""
         return self.options["metastore"]

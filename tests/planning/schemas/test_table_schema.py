@@ -11,10 +11,10 @@ from paimon_magics.statements.statement import CreateTable
 from paimon_magics.statements.types.type_text import from_sql
 
 
-def planned(text: str) -> TableSchema:
+def planned(text: str, **defaults: str) -> TableSchema:
     statement = parse_statement(text)
     assert isinstance(statement, CreateTable)
-    return plan_create_table(statement)
+    return plan_create_table(statement, defaults=defaults)
 
 
 def test_primary_key_leaves_the_options_and_makes_columns_not_null() -> None:
@@ -24,6 +24,13 @@ def test_primary_key_leaves_the_options_and_makes_columns_not_null() -> None:
     assert schema.primary_keys == ("k",)
     assert schema.options == (("bucket", "2"),)
     assert [column.type.nullable for column in schema.columns] == [False, True]
+
+
+def test_defaults_of_the_catalog_are_options_that_the_statement_does_not_set() -> None:
+    schema = planned(
+        "CREATE TABLE t (k INT) TBLPROPERTIES ('bucket' = '-1')", bucket="4", path="x"
+    )
+    assert dict(schema.options) == {"bucket": "-1", "path": "x"}
 
 
 def test_column_ids_leave_room_for_nested_fields() -> None:
