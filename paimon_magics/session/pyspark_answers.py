@@ -71,10 +71,11 @@ class FormatAnswers:
         and `parts`; in the modes `error` (the default) and `ignore` only then.
 
         Raises StatementError for a table that exists in mode `error`, InvalidValueError for another
-        mode, UnsupportedStatementError for options beside a table that exists.
+        mode, UnsupportedStatementError for options beside a table that exists. Which partitions an
+        overwrite replaces, the option `partitionOverwriteMode` says, else Spark's setting.
         """
         table, more = self._table_of(options, name)
-        dynamic = more.pop(_DYNAMIC.lower(), "static").lower() == "dynamic"
+        dynamic = self._overwrites_dynamically(more)
         kind = (mode or "error").lower()
         if kind not in ("append", "overwrite", "error", "errorifexists", "default", "ignore"):
             raise InvalidValueError(
@@ -116,6 +117,14 @@ class FormatAnswers:
         checkpoint = by_case.get(_CHECKPOINT.lower())
         with statement_scope(self._connection) as scope:
             return checked_sink(scope, frame, table, mode, checkpoint)
+
+    def _overwrites_dynamically(self, more: dict[str, str]) -> bool:
+        """Whether an overwrite replaces only partitions that get rows: by an option, which is taken
+        out, else by Spark's setting."""
+        mode = self.spark.conf.get(f"spark.sql.sources.{_DYNAMIC}", None)
+        for key in [key for key in more if key.lower() == _DYNAMIC.lower()]:
+            mode = more.pop(key)
+        return (mode or "").lower() == "dynamic"
 
     def _table_of(
         self, options: Mapping[str, str], name: str | None = None

@@ -41,6 +41,9 @@ def test_the_format_reads_and_writes_without_a_session(
     assert before.count() == 4
     snapshots = spark.read.load("t$snapshots", format="paimon")
     assert [row.snapshot_id for row in snapshots.collect()] == [1, 2]
+    part = frame.where("k = 1").write.format("paimon").mode("overwrite")
+    part.option("partitionOverwriteMode", "dynamic").save("t")
+    assert spark.read.format("paimon").load("t").count() == 3
     frame.limit(1).write.format("paimon").mode("overwrite").save("t")
     assert loaded.sparkSession.read.format("paimon").load("t").count() == 1
     reader = spark.readStream.format("paimon").option("scan.timestamp", "2026-01-31")
