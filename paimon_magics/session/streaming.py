@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 from paimon_magics.errors import (
     InvalidValueError,
     PaimonMagicsError,
+    UnknownNameError,
     UnsupportedStatementError,
     nearest,
 )
@@ -190,7 +191,11 @@ def checked_sink(
         )
     mode = _MODES[mode.lower()]
     check_written(scope, name, "INSERT")
-    schema = scope.tables.load(name).schema
+    try:
+        schema = scope.tables.load(name).schema
+    except UnknownNameError as error:
+        error.hint = f"{error.hint} Create it first: CREATE TABLE …".strip()
+        raise
     if frame is not None:
         check_stream_mode(name, schema, mode, frame.columns)
         empty = scope.spark.createDataFrame([], frame.schema)

@@ -263,6 +263,9 @@ def _start(call: Call) -> Any:
     if answers is not None:
         frame, mode = getattr(call.target, "_df", None), settings.mode or "append"
         sink = answers.stream_sink(frame, settings.options, mode, name)
+        if sink is None and name is not None and settings.name_ours(answers, call.target):
+            # Spark would make a table of its own for a format that can't be one.
+            sink = answers.stream_sink(frame, {**settings.options, "table": name}, mode, None)
         if sink is not None:
             arguments = call.arguments
             writer = call.target.foreachBatch(sink)
