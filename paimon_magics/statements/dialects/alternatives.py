@@ -106,6 +106,11 @@ INSTEAD: dict[str, str] = {
     "INSERT … REPLACE ON": "Write MERGE INTO t USING (SELECT …) AS s ON t.id = s.id WHEN MATCHED "
     "THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *. REPLACE WHERE and REPLACE USING replace "
     "whole partitions.",
+    "path_to_descriptor": "BLOB columns are not written here. Store the files' bytes in a BINARY "
+    "column: INSERT INTO t SELECT path, content FROM binaryFile.`folder`; or their paths in a "
+    "STRING column.",
+    "descriptor_to": "Descriptors are of BLOB columns, which are read as bytes here.",
+    "try_descriptor_to": "Descriptors are of BLOB columns, which are read as bytes here.",
     "IDENTIFIER": "Write the name. In Python, session.table(name) takes it from a variable.",
 }
 """Hints by the beginning of the statement that is not offered; the longest match counts."""

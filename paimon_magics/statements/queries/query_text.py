@@ -34,8 +34,15 @@ from paimon_magics.statements.queries.scanning import scan_relations
 from paimon_magics.statements.queries.tree import TreeRelation, masked, tree_relations
 from paimon_magics.statements.statement import QueryText, TableName, TableReference, TextRange
 
-_SEARCH_FUNCTIONS = frozenset({"vector_search", "hybrid_search", "full_text_search"})
-"""The functions of Paimon's `PaimonTableValuedFunctions` that are not offered."""
+_REFUSED_FUNCTIONS = frozenset(
+    {
+        *("vector_search", "hybrid_search", "full_text_search"),
+        *("path_to_descriptor", "descriptor_to_string"),
+        *("descriptor_to_presigned_url", "try_descriptor_to_presigned_url"),
+    }
+)
+"""The functions of Paimon's `PaimonTableValuedFunctions` and `PaimonFunctions` that are not
+offered: those that search, and those on BLOBs."""
 
 _NAMES_RELATIONS = frozenset({"FROM", "JOIN", "TABLE"})
 _BEHIND_VALUES = word_set(
@@ -248,7 +255,7 @@ def _refuse_functions(cursor: Cursor) -> None:
         token = cursor.tokens[index]
         if cursor.tokens[index + 1].text != "(" or token.kind not in IDENTIFIER_KINDS:
             continue
-        if token.name.lower() in _SEARCH_FUNCTIONS:
+        if token.name.lower() in _REFUSED_FUNCTIONS:
             raise RefusedHere(token.name.lower())
         previous = cursor.tokens[index - 1].upper if index else ""
         if token.upper == "IDENTIFIER" and previous in ("FROM", "JOIN", "TABLE", "INTO"):

@@ -359,6 +359,8 @@ def test_invalid_sql_is_an_error_at_its_position(text, at, words):
     ("text", "kind"),
     [
         ("SELECT * FROM vector_search('t', 'c', array(1f), 5)", "vector_search"),
+        ("INSERT INTO t SELECT sys.path_to_descriptor('/a.jpg')", "path_to_descriptor"),
+        ("SELECT sys.descriptor_to_string(c) FROM t", "descriptor_to_string"),
         ("SELECT * FROM IDENTIFIER(:t)", "IDENTIFIER(…) as a name"),
         ("FROM a INSERT INTO b SELECT * INSERT INTO c SELECT *", "FROM … INSERT"),
     ],
