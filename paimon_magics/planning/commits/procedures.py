@@ -69,8 +69,7 @@ from paimon_magics.statements.version_changes import Parameter as Placeholder
 _Change = TypeVar("_Change", bound=Maintenance | Removal)
 
 _GLOBAL_INDEX = (
-    "global indexes are of tables with 'data-evolution.enabled' = 'true' and row ids, which are "
-    "only read here",
+    "global indexes find rows by their row ids, for searches that are not offered here",
     "Let Paimon's Spark connector do it. For faster look-ups set 'file-index.bloom-filter.columns' "
     f"and CALL {NAMESPACE}.rewrite_file_index(table => …).",
 )

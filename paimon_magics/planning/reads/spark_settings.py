@@ -138,7 +138,8 @@ PAIMON_WITHOUT_INFLUENCE: Mapping[str, str] = {
             "write.data-evolution.update-conflict-retry.max-attempts",
             "write.data-evolution.update-conflict-retry.wait-ms",
         ),
-        "it repeats updates of tables with 'data-evolution.enabled', which are not offered",
+        "it repeats updates of tables with 'data-evolution.enabled': `row_level_retries` says how "
+        "often here",
     ),
     **dict.fromkeys(LIMIT_OPTIONS, _OF_STREAMS),
     **dict.fromkeys(_SPEED_ONLY.split(), "it only changes how fast the connector is"),

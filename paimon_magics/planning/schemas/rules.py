@@ -295,8 +295,8 @@ def _check_formats(schema: TableSchema) -> None:
     if (schema.option("type") or "table").lower() != "table":
         raise InvalidTableError(
             f"A table of the type '{schema.option('type')}' can't be created here.",
-            hint="Leave out the option 'type', or create the table with Flink or Paimon's Spark "
-            "connector.",
+            hint="Leave out the option 'type'. USING parquet makes a table of plain files in "
+            "Spark's own catalog; Flink and Paimon's Spark connector create tables of this type.",
         )
     if schema.flag("auto-create"):
         raise InvalidTableError(
