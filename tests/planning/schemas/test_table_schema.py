@@ -27,9 +27,7 @@ def test_primary_key_leaves_the_options_and_makes_columns_not_null() -> None:
 
 
 def test_defaults_of_the_catalog_are_options_that_the_statement_does_not_set() -> None:
-    schema = planned(
-        "CREATE TABLE t (k INT) TBLPROPERTIES ('bucket' = '-1')", bucket="4", path="x"
-    )
+    schema = planned("CREATE TABLE t (k INT) TBLPROPERTIES ('bucket' = '-1')", bucket="4", path="x")
     assert dict(schema.options) == {"bucket": "-1", "path": "x"}
 
 
