@@ -54,6 +54,7 @@ from paimon_magics.session.writes.merged_schemas import merge_columns
 from paimon_magics.session.writes.outcomes import (
     finished,
     of_write,
+    overwrite_notes,
     rows_back,
     rows_taken,
     with_losses,
@@ -229,6 +230,8 @@ def write_planned(
     if lost:
         outcome.message = f"{outcome.message} {rows_taken(lost)} replaced."
         outcome.notes = (*outcome.notes, rows_back(current.table.name, current.base[0]))
+    if receipt is not None and not isinstance(current.change, Append):
+        outcome.notes = (*outcome.notes, *overwrite_notes(current.table))
     return finished(
         scope,
         outcome,

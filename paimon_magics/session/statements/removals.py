@@ -30,7 +30,7 @@ from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.provenance import Operation, provenance
 from paimon_magics.session.statements.compaction import ProcedureCall
 from paimon_magics.session.statements.handler import Standing, unconfirmed
-from paimon_magics.session.writes.outcomes import Replaced, rows_back, rows_taken
+from paimon_magics.session.writes.outcomes import Replaced, removal_notes, rows_taken
 from paimon_magics.session.writes.transactions import begun, committed
 from paimon_magics.spark.job_watching import doing
 from paimon_magics.statements.removals import (
@@ -397,7 +397,7 @@ def _run_partitions(call: ProcedureCall, removal: ExpirePartitions) -> Outcome:
         outcome.message = (
             f"`{table.name}`: {rows_taken(sizes)} removed (snapshot {outcome.snapshot_id})."
         )
-        outcome.notes = (rows_back(table.name, base[0]),)
+        outcome.notes = removal_notes(table, base[0])
     outcome.notes = (*outcome.notes, *_without_time(expiry))
     return outcome
 

@@ -15,6 +15,7 @@ from paimon_magics.planning.commits.requests import (
 )
 from paimon_magics.planning.compaction.schedule import INLINE_BYTES_MAX, compacts_inline, is_full
 from paimon_magics.planning.formatting import count_text, size_text, stored_rows_text
+from paimon_magics.planning.options.changelog_producers import NO_CHANGELOG
 from paimon_magics.planning.schemas.written_options import options_not_applied
 from paimon_magics.planning.writes.inserts import rows_hidden_by
 from paimon_magics.planning.writes.losses import ColumnLoss, in_order, loss_texts
@@ -226,6 +227,23 @@ def rows_back(name: TableName, snapshot_id: int) -> str:
     return (
         f"CALL sys.rollback('{name}', '{snapshot_id}') brings the rows back as they were, until "
         f"snapshot {snapshot_id} expires."
+    )
+
+
+def removal_notes(table: Table, snapshot_id: int) -> tuple[str, ...]:
+    """What to know after whole partitions were removed: how to get their rows back as they were in
+    a snapshot, and the note of `overwrite_notes`."""
+    return (rows_back(table.name, snapshot_id), *overwrite_notes(table))
+
+
+def overwrite_notes(table: Table) -> tuple[str, ...]:
+    """A note that a changelog does not have what a commit of whole partitions changed, as in Paimon
+    (`FileStoreCommitImpl.overwritePartition`); () for a table without changelog."""
+    if table.schema.producer == NO_CHANGELOG:
+        return ()
+    return (
+        "The changelog does not have this change, and streams pass over it. With "
+        "'delete.force-produce-changelog' = 'true' a DELETE of the rows is in both.",
     )
 
 

@@ -17,13 +17,13 @@ from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.parameters import bind
 from paimon_magics.session.provenance import Operation, provenance
 from paimon_magics.session.scope import StatementScope, errors_located
-from paimon_magics.session.writes.outcomes import rows_back
+from paimon_magics.session.writes.outcomes import removal_notes
 from paimon_magics.session.writes.prepare import partition_constants
 from paimon_magics.session.writes.transactions import begun, committed
 from paimon_magics.statements.lexing.cursor import Cursor
 from paimon_magics.statements.lexing.tokens import tokenize
 from paimon_magics.statements.queries.query_text import bind_parameters
-from paimon_magics.statements.statement import PartitionItem, TableName, TruncateTable
+from paimon_magics.statements.statement import PartitionItem, TruncateTable
 from paimon_magics.tables.table import Table
 
 PartitionSpec = tuple[tuple[str, str | None], ...]
@@ -56,13 +56,13 @@ def remove_partitions(
         rows_written=0,
         files_written=0,
         message=f"{kind}: `{table.name}` has {stored} stored now (snapshot {receipt.snapshot_id}).",
-        notes=(*attempts.notes(), *_way_back(table.name, transaction, receipt)),
+        notes=(*attempts.notes(), *_way_back(table, transaction, receipt)),
     )
 
 
-def _way_back(name: TableName, transaction: Transaction, receipt: CommitReceipt) -> tuple[str, ...]:
+def _way_back(table: Table, transaction: Transaction, receipt: CommitReceipt) -> tuple[str, ...]:
     """How to restore rows that a commit removed."""
-    return (rows_back(name, transaction.base_snapshot_id),) if receipt.delta_rows < 0 else ()
+    return removal_notes(table, transaction.base_snapshot_id) if receipt.delta_rows < 0 else ()
 
 
 def partition_specs(

@@ -175,11 +175,11 @@ def test_partial_update_row_stays_in_partition_of_its_key(shop: Session) -> None
 
 def test_row_changes_work_with_rowkind_field(shop: Session) -> None:
     shop.run(
-        "CREATE TABLE told (k INT NOT NULL, v STRING, rk STRING, PRIMARY KEY (k) NOT ENFORCED) "
+        "CREATE TABLE forced (k INT NOT NULL, v STRING, rk STRING, PRIMARY KEY (k) NOT ENFORCED) "
         "TBLPROPERTIES ('bucket' = '1', 'rowkind.field' = 'rk');"
         "INSERT INTO told " + given(range(5), "{k}, 'v{k}', '+I'")
     )
-    assert shop.run("DELETE FROM told WHERE v = 'v1'").rows_deleted == 1
+    assert shop.run("DELETE FROM forced WHERE v = 'v1'").rows_deleted == 1
     assert shop.run("UPDATE told SET v = 'u', rk = '+U' WHERE k = 2").rows_updated == 1
     shop.run(
         "MERGE INTO told t USING (SELECT 3 AS k UNION ALL SELECT 4 UNION ALL SELECT 7) s "
@@ -377,6 +377,46 @@ def test_delete_by_partition_changes_only_metadata(shop: Session) -> None:
     assert shop.run("SELECT max(snapshot_id) AS n FROM days$snapshots").to_pylist() == before
     shop.run("DELETE FROM days")
     assert rows(shop, "days", "id") == []
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM logged WHERE day = 'x'",
+        "DELETE FROM logged",
+        "TRUNCATE TABLE logged",
+        "ALTER TABLE logged DROP PARTITION (day = 'x')",
+        "INSERT OVERWRITE logged PARTITION (day = 'x') VALUES (3)",
+        "INSERT OVERWRITE logged PARTITION (day = 'new') VALUES (3)",
+    ],
+)
+def test_changes_without_changelog_are_named(shop: Session, statement: str) -> None:
+    shop.run(
+        "CREATE OR REPLACE TABLE logged (id INT NOT NULL, day STRING NOT NULL) "
+        "PARTITIONED BY (day) TBLPROPERTIES ('primary-key' = 'day,id', 'bucket' = '1', "
+        "'changelog-producer' = 'input');"
+        "INSERT INTO logged VALUES (1, 'x'), (2, 'y')"
+    )
+    outcome = shop.run(statement)
+    (count,) = shop.run(
+        "SELECT changelog_record_count AS n FROM logged$snapshots ORDER BY snapshot_id DESC LIMIT 1"
+    ).to_pylist()
+    assert count["n"] is None
+    assert any("The changelog does not have this change" in note for note in outcome.notes)
+    assert "delete.force-produce-changelog" in str(outcome)
+
+
+def test_deleted_partitions_can_be_in_the_changelog(shop: Session) -> None:
+    shop.run(
+        "CREATE TABLE forced (id INT NOT NULL, day STRING NOT NULL) PARTITIONED BY (day) "
+        "TBLPROPERTIES ('primary-key' = 'day,id', 'bucket' = '1', 'changelog-producer' = 'input', "
+        "'delete.force-produce-changelog' = 'true');"
+        "INSERT INTO forced VALUES (1, 'x'), (2, 'y')"
+    )
+    outcome = shop.run("DELETE FROM forced WHERE day = 'x'")
+    assert not any("changelog" in note for note in outcome.notes)
+    counts = "SELECT changelog_record_count AS n FROM forced$snapshots WHERE snapshot_id = 2"
+    assert shop.run(counts).to_pylist() == [{"n": 1}]
 
 
 def test_failed_partition_condition_raises_paimon_magics_error(shop: Session) -> None:
