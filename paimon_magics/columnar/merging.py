@@ -235,12 +235,14 @@ def comparable_keys(rows: pa.RecordBatch, keys: Sequence[str]) -> list[pa.Array]
 
 
 def _comparable(column: pa.Array) -> pa.Array:
-    """Values whose Python order is Paimon's: texts by their bytes, times as numbers."""
+    """Values whose Python order is Paimon's: texts by their bytes, dates and times as numbers."""
     data_type = column.type
     if pa.types.is_string(data_type) or pa.types.is_large_string(data_type):
         return column.cast(pa.large_binary())
     if pa.types.is_timestamp(data_type):
         return column.view(pa.int64())
+    if pa.types.is_date32(data_type):  # Python has no dates beyond the year 9999
+        return column.view(pa.int32())
     return in_java_order(column)
 
 

@@ -15,26 +15,39 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_magics.columnar.time_zones import clock_text, rules_of
+from paimon_magics.columnar.time_zones import rules_of
 
-_SECOND_OF_UNIT = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-# From 0001-01-03 up to 9999-12-30, in seconds since 1970.
-_NEAR_S = (-62_135_424_000, 253_402_128_000)
 _Convert = Callable[[Any], Any]
 
 
 def python_values(column: pa.ChunkedArray | pa.Array) -> list[Any]:
     """The values as Python's. A FLOAT is the number with the fewest digits that is that FLOAT, an
     instant a `datetime` with its zone, a struct a dict, a map a dict (a list of pairs where a key
-    is not hashable). Columns with dates or times beyond Python's year 9999 become texts."""
+    is not hashable). A date or time beyond Python's years, 1 to 9999, is a text."""
     try:
         values = column.to_pylist()
     except (OverflowError, ValueError):
-        return _far_times(column)
+        return [_value(scalar) for scalar in column]
     convert = _convert(column.type)
     if convert is None:
         return values  # type: ignore[no-any-return]
-    return [None if value is None else convert(value) for value in values]
+    try:
+        return [None if value is None else convert(value) for value in values]
+    except (OverflowError, ValueError):  # at the ends of these years, in another zone
+        return [_value(scalar) for scalar in column]
+
+
+def beyond_years(column: pa.ChunkedArray | pa.Array) -> str | None:
+    """The text of a date or time of the column that is not in Python's years, 1 to 9999; None
+    without one."""
+    if not (pa.types.is_date32(column.type) or pa.types.is_timestamp(column.type)):
+        return None
+    for end in pc.min_max(column).values():
+        try:
+            end.as_py()
+        except (OverflowError, ValueError):
+            return _far_text(end)
+    return None
 
 
 def shortest(value: float) -> float:
@@ -90,22 +103,33 @@ def _map(pairs: list[tuple[Any, Any]]) -> Any:
         return pairs
 
 
-def _far_times(column: pa.ChunkedArray | pa.Array) -> list[Any]:
-    """The values as texts: those within Python's years as in columns that have no others."""
-    is_time = pa.types.is_timestamp(column.type)
-    far = column
-    if is_time and column.type.tz:
+def _value(scalar: pa.Scalar) -> Any:
+    """A value of a column that has dates or times beyond Python's year 9999, which are texts."""
+    if not scalar.is_valid:
+        return None
+    types = pa.types
+    if types.is_map(scalar.type):
+        pairs = [tuple(map(_value, pair.values())) for pair in scalar.values]
+        return _map(pairs)
+    if types.is_list(scalar.type) or types.is_large_list(scalar.type):
+        return [_value(element) for element in scalar.values]
+    if types.is_struct(scalar.type):
+        return {name: _value(part) for name, part in scalar.items()}
+    try:
+        return _of_any(scalar.type)(scalar.as_py())
+    except (OverflowError, ValueError):
+        return _far_text(scalar)
+
+
+def _far_text(scalar: pa.Scalar) -> str:
+    far = pa.array([scalar.value], pa.int32() if pa.types.is_date32(scalar.type) else pa.int64())
+    far = far.view(scalar.type)
+    if pa.types.is_timestamp(scalar.type) and scalar.type.tz:
         try:
-            far = pc.local_timestamp(column)
+            far = pc.local_timestamp(far)
         except pa.ArrowException:  # a zone that is an offset, which Arrow has no rules for
-            far = column.cast(pa.timestamp(column.type.unit, "UTC"))
-    texts = [_short(str(value)) if value.is_valid else None for value in far.cast("string")]
-    if is_time:
-        places = _near(column)
-        near = python_values(column.take(pa.array(places)))
-        for place, value in zip(places.tolist(), near, strict=True):
-            texts[place] = clock_text(value)
-    return texts
+            far = far.cast(pa.timestamp(scalar.type.unit, "UTC"))
+    return _short(str(far.cast("string")[0]))
 
 
 def _short(text: str) -> str:
@@ -114,11 +138,3 @@ def _short(text: str) -> str:
     digits = fraction.rstrip("Z").rstrip("0")
     end = "Z" if fraction.endswith("Z") else ""
     return f"{time}.{digits}{end}" if digits else f"{time}{end}" if dot else text
-
-
-def _near(column: pa.ChunkedArray | pa.Array) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """The places of the values that are in Python's years in every zone."""
-    scale = _SECOND_OF_UNIT[column.type.unit]
-    numbers = pc.fill_null(column.cast(pa.int64()), _NEAR_S[1] * scale)
-    values = np.asarray(numbers)
-    return np.flatnonzero((values >= _NEAR_S[0] * scale) & (values < _NEAR_S[1] * scale))

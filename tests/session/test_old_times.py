@@ -124,3 +124,24 @@ def test_python_values_become_the_moments_of_sparks_literals(
     # What leaves a session and comes back is the same.
     zoned.write(zoned.run("SELECT * FROM t").to_pandas(), "t")
     check_shown(zoned, "SELECT at FROM t ORDER BY id", micros, texts)
+
+
+@pytest.mark.parametrize("kind", ["DATE", "TIMESTAMP"])
+def test_keys_beyond_the_year_9999_are_read_and_changed(
+    session: paimon_magics.Session, kind: str
+) -> None:
+    far = f"{kind} '+12000-01-01'"
+    session.run(
+        f"CREATE TABLE far (k {kind} NOT NULL, v INT) "
+        "TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '1');"
+        f"INSERT INTO far VALUES ({far}, 1), ({kind} '2020-01-01', 1);"
+        f"INSERT INTO far VALUES ({far}, 2);"
+        f"UPDATE far SET v = v + 1 WHERE k = {far};"
+        f"MERGE INTO far USING (SELECT {far} AS k) s ON far.k = s.k "
+        "WHEN MATCHED THEN UPDATE SET v = v + 1;"
+        "CALL sys.compact('far')"
+    )
+    (row,) = session.run("SELECT * FROM far WHERE k > DATE '2021-01-01'").to_pylist()
+    assert str(row["k"]).startswith("12000-01-01") and row["v"] == 4
+    session.run(f"DELETE FROM far WHERE k = {far}")
+    assert [row["v"] for row in session.run("SELECT v FROM far").to_pylist()] == [1]

@@ -11,6 +11,7 @@ import pandas
 import pyarrow as pa
 import pytest
 
+from paimon_magics.columnar.python_values import python_values
 from paimon_magics.errors import InvalidValueError
 from paimon_magics.session.outcome import pandas_frame
 
@@ -114,9 +115,30 @@ def test_times_beyond_pythons_calendar_stay_as_they_are() -> None:
     assert frame["t"].astype("int64").tolist() == [-(10**17), 10**18]
 
 
-def test_dates_beyond_pythons_years_are_texts_as_in_lists() -> None:
+def test_only_dates_beyond_pythons_years_are_texts() -> None:
     days = pa.array([3_663_478, 0, None], pa.int32()).cast(pa.date32())
     frame = pandas_frame(pa.table({"day": days}))
-    assert frame["day"].tolist() == ["12000-04-06", "1970-01-01", None]
+    assert frame["day"].tolist() == ["12000-04-06", datetime.date(1970, 1, 1), None]
     near = pandas_frame(pa.table({"day": days.slice(1)}))
     assert near["day"].tolist() == [datetime.date(1970, 1, 1), None]
+
+
+@pytest.mark.parametrize(
+    ("kind", "far", "near"),
+    [
+        (pa.date32(), "12000-04-06", datetime.date(1970, 1, 2)),
+        (pa.timestamp("us"), "11983-08-23 09:46:40", datetime.datetime(1970, 1, 1, 0, 0, 0, 1)),
+    ],
+)
+def test_nested_values_beyond_pythons_years_are_texts(
+    kind: pa.DataType, far: str, near: Any
+) -> None:
+    numbers = [3_663_478 if kind == pa.date32() else 316_000_000_000_000_000, 1, None]
+    values = pa.array(numbers, pa.int32() if kind == pa.date32() else pa.int64()).view(kind)
+    lists = pa.ListArray.from_arrays([0, 2, 3], values)
+    maps = pa.MapArray.from_arrays([0, 1, 3], pa.array(["a", "b", "c"]), values)
+    structs = pa.StructArray.from_arrays([values, pa.array([0.1, 1, 2], pa.float32())], ["v", "f"])
+    assert python_values(values) == [far, near, None]
+    assert python_values(lists) == [[far, near], [None]]
+    assert python_values(maps) == [{"a": far}, {"b": near, "c": None}]
+    assert python_values(structs)[:2] == [{"v": far, "f": 0.1}, {"v": near, "f": 1.0}]

@@ -7,7 +7,6 @@ distinct values are estimated, texts have lengths and no bounds.
 
 from __future__ import annotations
 
-import datetime
 import json
 import math
 from decimal import Decimal
@@ -43,7 +42,6 @@ _SIZES = {
 _DECIMAL_DIGITS_MAX = 18  # of a DECIMAL that takes 8 bytes
 _DECIMAL_SIZES = (8, 16)
 _TIMESTAMP_DIGITS = 6  # of a type that names none
-_EPOCH = datetime.date(1970, 1, 1)
 _PLAIN_FROM, _PLAIN_TO = 1e-3, 1e7  # Java writes other numbers with an exponent
 
 
@@ -176,8 +174,8 @@ def _counted(
                 f"max(length({name})) AS `{at} longest`",
             ]
         else:
-            shown = _as_number(column, name)
-            wanted += [f"min({shown}) AS `{at} least`", f"max({shown}) AS `{at} greatest`"]
+            least, greatest = (_python(column, f"{end}({name})") for end in ("min", "max"))
+            wanted += [f"{least} AS `{at} least`", f"{greatest} AS `{at} greatest`"]
     frame = frame_of_table(scope, table.name, {"scan.snapshot-id": str(snapshot_id)})
     with errors_translated(statement.text, statement.name_position), cancellable(scope.spark):
         row = frame.selectExpr(*wanted).head()
@@ -189,12 +187,17 @@ def _is_of_length(column: Column) -> bool:
     return family_of(column.type) in ("text", "binary")
 
 
-def _as_number(column: Column, name: str) -> str:
-    """A value to compare: instants as microseconds, since Python would show them in its zone."""
+def _python(column: Column, value: str) -> str:
+    """A value as Python takes it: it has no years beyond 9999, and shows instants in its zone."""
     assert isinstance(column.type, AtomicType)
-    if column.type.name == "TIMESTAMP_LTZ":
-        return f"unix_micros({name})"
-    return name
+    match column.type.name:
+        case "TIMESTAMP_LTZ":
+            return f"unix_micros({value})"
+        case "DATE":
+            return f"unix_date({value})"
+        case "TIMESTAMP":
+            return f"CAST({value} AS STRING)"
+    return value
 
 
 def _column_statistics(column: Column, counted: dict[str, Any], at: int) -> dict[str, Any]:
@@ -237,22 +240,22 @@ def _text(column: Column, value: Any) -> str | None:
         case float():
             return _java_number(value, is_single=column.type.name == "FLOAT")
         case int() if column.type.name == "TIMESTAMP_LTZ":
-            instant = datetime.datetime(1970, 1, 1) + datetime.timedelta(microseconds=value)
-            return _clock(instant, column.type)
-        case datetime.datetime():
-            return _clock(value, column.type)
-        case datetime.date():
-            return str((value - _EPOCH).days)
+            import numpy as np
+
+            return _clock(str(np.datetime64(value, "us")).replace("T", " "), column.type)
+        case str():
+            return _clock(value.removeprefix("+"), column.type)
     return str(value)
 
 
-def _clock(time: datetime.datetime, data_type: AtomicType) -> str:
+def _clock(text: str, data_type: AtomicType) -> str:
     """As `DateTimeUtils.formatTimestamp`: the fraction has the digits of the type, and others only
     where they are not 0."""
     digits = data_type.parameters[0] if data_type.parameters else _TIMESTAMP_DIGITS
-    fraction = f"{time.microsecond * 1000:09d}"
+    time, _, fraction = text.partition(".")
+    fraction = fraction.ljust(9, "0")
     shown = fraction[:digits] + fraction[digits:].rstrip("0")
-    return time.isoformat(" ", "seconds") + (f".{shown}" if shown else "")
+    return f"{time}.{shown}" if shown else time
 
 
 def _java_number(value: float, *, is_single: bool) -> str:

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from paimon_magics.columnar.compaction import Compacted, CompactionRule, compacted
 from paimon_magics.columnar.deletion_vectors import united_rows
 from paimon_magics.columnar.merging import FILE_BITS, LEVEL, comparable_keys, merge_runs
+from paimon_magics.columnar.python_values import beyond_years
 from paimon_magics.planning.reads.predicates import ColumnPredicate
 from paimon_magics.planning.reads.splits import Section, StoredFile
 from paimon_magics.tables.reading.data_files import FileReader
@@ -155,8 +156,11 @@ class _Own:
         self._values = [head.column(keys[0]) for head, _ in heads]
 
     def conditions(self) -> list[ColumnPredicate]:
-        """Conditions on the first key column that all rows of these keys meet."""
+        """Conditions on the first key column that all rows of these keys meet; none where Python
+        has no such values."""
         if not self._values or not _has_simple_order(self._values[0].type):
+            return []
+        if any(beyond_years(values) is not None for values in self._values):
             return []
         least = min(values[0].as_py() for values in self._values)
         conditions = [ColumnPredicate(self._key, ">=", (least,))]

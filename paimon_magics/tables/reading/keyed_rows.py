@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_magics.columnar.key_numbers import key_numbers
+from paimon_magics.columnar.python_values import beyond_years
 from paimon_magics.planning.reads.scans import LocalLimits, plain_splits
 from paimon_magics.planning.reads.splits import MergeSplit, PlainSplit, TaskSplit
 from paimon_magics.planning.schemas.table_schema import TableSchema
@@ -101,6 +102,8 @@ def _filters(keys: pa.Table, bound: dict[str, object]) -> Iterator[ColumnFilter]
 
     for name in keys.column_names:
         values = pc.unique(keys.column(name))
+        if beyond_years(values) is not None:
+            continue  # all rows are read, and compared later
         if len(values) <= _VALUES_MAX:
             yield ColumnFilter(name, "in", tuple(map(value, values.to_pylist())))
         else:

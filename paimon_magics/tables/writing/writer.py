@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from paimon_magics.columnar.python_values import beyond_years
 from paimon_magics.errors import InvalidValueError
 from paimon_magics.faults import reach
 from paimon_magics.tables.schema.arrow_casting import conform
@@ -290,6 +291,7 @@ class _Groups:
         """
         task, dynamic = self.task, self.task.dynamic_buckets
         keys = conformed.select(list(task.partition_keys))
+        _check_years(keys)
         hashes, buckets = None, None
         if dynamic is not None:
             if self._hash_column is not None:
@@ -341,6 +343,19 @@ class _Groups:
         """Delete the index files."""
         if self._index is not None:
             self._index.abort(written)
+
+
+def _check_years(partitions: pa.RecordBatch) -> None:
+    """Raise InvalidValueError for a partition of a year that not all readers of partitions have."""
+    for name, values in zip(partitions.schema.names, partitions.columns, strict=True):
+        text = beyond_years(values)
+        if text is not None:
+            raise InvalidValueError(
+                f"The partition column `{name}` can't be {text}: dates and times of partitions "
+                "are of the years 1 to 9999.",
+                hint="Correct the value, or write the rows into a table that is not partitioned by "
+                "this column.",
+            )
 
 
 def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -180,3 +180,16 @@ def test_coordinator_commits_statistics(spark: Any, warehouse: Path, state_home:
         session.run("ANALYZE TABLE t COMPUTE STATISTICS FOR ALL COLUMNS")
         assert rows(session, COUNTS) == [(1, 0, 2)]
         assert columns(session)["id"]["max"] == "2"
+
+
+def test_statistics_have_times_beyond_pythons_years(session: Session) -> None:
+    session.run(
+        "CREATE TABLE t (d DATE, z TIMESTAMP, n TIMESTAMP_NTZ);"
+        "INSERT INTO t VALUES (DATE '+12000-01-01', TIMESTAMP '+12000-01-01 00:00:00', "
+        "TIMESTAMP_NTZ '+12000-01-01 00:00:00'), (DATE '1970-01-02', "
+        "TIMESTAMP '1970-01-01 00:00:01.5', TIMESTAMP_NTZ '1970-01-01 00:00:01.5');"
+        "ANALYZE TABLE t COMPUTE STATISTICS FOR ALL COLUMNS"
+    )
+    far, near = "12000-01-01 00:00:00.000000", "1970-01-01 00:00:01.500000"
+    ends = {name: (counted["min"], counted["max"]) for name, counted in columns(session).items()}
+    assert ends == {"d": ("1", "3663382"), "z": (near, far), "n": (near, far)}

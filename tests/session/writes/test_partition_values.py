@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from paimon_magics import Session
-from paimon_magics.errors import PaimonMagicsError
+from paimon_magics.errors import InvalidValueError
 from tests.oracle.java_reader import JavaPaimon
 from tests.sampling import sampled
 
@@ -108,6 +108,6 @@ def test_partition_outside_years_1_to_9999_is_refused_before_write(
     session: Session, warehouse: Path, kind: str, value: str, source: str
 ) -> None:
     session.run(f"CREATE TABLE t (k INT, p {kind}) PARTITIONED BY (p)")
-    with pytest.raises(PaimonMagicsError):
+    with pytest.raises(InvalidValueError, match=r"`p` can't be .* years 1 to 9999"):
         session.run(f"INSERT INTO t {source.format(value)}")
     assert not list((warehouse / "default.db" / "t").glob("**/*.parquet"))
