@@ -22,6 +22,7 @@ from paimon_magics.session.scope import StatementScope, statement_scope
 from paimon_magics.session.settings_checks import check_statement
 from paimon_magics.session.statements.ordering import in_order
 from paimon_magics.session.writes.exactness import check_own_rows
+from paimon_magics.session.writes.merged_schemas import merge_rules_of
 from paimon_magics.statements.clauses.names import quoted, table_text
 from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.statement import Delete, MergeInto, TableName, Update
@@ -128,7 +129,8 @@ class MergeBuilder:
         merge = self._statement()
         with statement_scope(self._connection) as scope, _naming_sides():
             check_statement(scope, merge)
-            source = spark_frame(scope.spark, self._frame)
+            void = merge_rules_of(scope, merge) is None
+            source = spark_frame(scope.spark, self._frame, void=void)
             if is_own(self._frame):
                 check_own_rows(scope, merge, source)
             yield scope, merge, source

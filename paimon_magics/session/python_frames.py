@@ -102,9 +102,11 @@ def column_names(value: Any) -> Sequence[str]:
             return ()
 
 
-def spark_frame(spark: SparkSession, value: Any) -> DataFrame:
-    """Return the frame as a Spark DataFrame. Raises InvalidValueError for a value that is not a
-    frame, for values or types without a counterpart in Spark, and for a frame of another session.
+def spark_frame(spark: SparkSession, value: Any, *, void: bool = False) -> DataFrame:
+    """Return the frame as a Spark DataFrame. What has no values at all, such as the elements of
+    empty lists, is of the type STRING, with `void` of VOID, which can be cast to every type. Raises
+    InvalidValueError for a value that is not a frame, for values or types without a counterpart in
+    Spark, and for a frame of another session.
 
     The rows of a stream may be in temporary files, which are there for as long as the frame, or
     its `spooled_rows`.
@@ -119,9 +121,10 @@ def spark_frame(spark: SparkSession, value: Any) -> DataFrame:
         case _:
             reader = stream_of(value)
             if reader is None:
-                return frame_of_rows(spark, _for_spark(arrow_of(value)))
-            schema = _for_spark(reader.schema.empty_table()).schema
-            frame, spooled = frame_of_stream(spark, schema, _batches_for_spark(reader))
+                return frame_of_rows(spark, _for_spark(arrow_of(value), void=void))
+            schema = _for_spark(reader.schema.empty_table(), void=void).schema
+            batches = _batches_for_spark(reader, void=void)
+            frame, spooled = frame_of_stream(spark, schema, batches)
             return note_reads(frame, Reads(leases=(spooled,))) if spooled is not None else frame
     if type(frame_of_spark).__module__.startswith("pyspark.sql.connect") != type(
         spark
@@ -151,11 +154,11 @@ def stream_of(value: Any) -> pa.RecordBatchReader | None:
     return _opened_stream(value, kind)
 
 
-def _batches_for_spark(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+def _batches_for_spark(reader: pa.RecordBatchReader, *, void: bool) -> Iterator[pa.RecordBatch]:
     import pyarrow as pa
 
     for batch in _batches_of(reader):
-        yield from _for_spark(pa.Table.from_batches([batch])).to_batches()
+        yield from _for_spark(pa.Table.from_batches([batch]), void=void).to_batches()
 
 
 def arrow_of(value: Any) -> pa.Table:
@@ -273,9 +276,9 @@ def _array(series: Any, name: str) -> pa.Array | pa.ChunkedArray:
         raise _no_type(name, str(series.dtype)) from error
 
 
-def _for_spark(table: pa.Table) -> pa.Table:
+def _for_spark(table: pa.Table, *, void: bool) -> pa.Table:
     """Return the table in types that Spark takes; a time of day becomes Paimon's number of
-    milliseconds.
+    milliseconds. `void` is as in `spark_frame`.
 
     Raises InvalidValueError for a type without a counterpart in Spark, and for values that would be
     cut.
@@ -284,7 +287,7 @@ def _for_spark(table: pa.Table) -> pa.Table:
 
     columns, fields = [], []
     for field, column in zip(table.schema, table.columns, strict=True):
-        wanted = _plain_type(field.type, field.name, times_as_numbers=True)
+        wanted = _plain_type(field.type, field.name, times_as_numbers=True, void=void)
         try:
             if pa.types.is_time(field.type):
                 column = column.cast(pa.time32("ms"))
@@ -308,15 +311,17 @@ def _unit(wanted: Any) -> str:
     return "a time of milliseconds" if wanted == pa.int32() else f"the type {wanted}"
 
 
-def _plain_type(kind: Any, column: str, *, times_as_numbers: bool) -> Any:
+def _plain_type(kind: Any, column: str, *, times_as_numbers: bool, void: bool = False) -> Any:
     """Return the type that Spark has for Arrow's; raises InvalidValueError with the column."""
     import pyarrow as pa
 
     of = pa.types
 
     def plain(inner: Any) -> Any:
-        return _plain_type(inner, column, times_as_numbers=False)
+        return _plain_type(inner, column, times_as_numbers=False, void=void)
 
+    if void and of.is_null(kind):
+        return kind
     if isinstance(kind, pa.BaseExtensionType) and kind.extension_name.startswith("arrow."):
         return plain(kind.storage_type)
     if of.is_dictionary(kind) or of.is_run_end_encoded(kind):

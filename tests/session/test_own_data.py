@@ -180,6 +180,23 @@ def paimon_magics_name(name: str) -> Any:
     return TableName(name, "default")
 
 
+def test_values_without_a_type_fit_every_column(session: Session) -> None:
+    session.run(
+        "CREATE TABLE lists (id BIGINT, arr ARRAY<STRUCT<x: INT, y: STRING>>, "
+        "st STRUCT<a: ARRAY<DATE>>, m MAP<STRING, INT>)"
+    )
+    session.write([{"id": 1, "arr": [], "st": {"a": []}, "m": None}], "lists")
+    session.write(pd.DataFrame({"id": [2], "arr": [[]]}), "lists")
+    typeless = pa.table({"id": [3], "arr": pa.array([[]], pa.list_(pa.null()))})
+    session.write(typeless.to_reader(), "lists")
+    merge = session.merge([{"id": 1, "arr": [], "st": None, "m": None}], "lists", on="id")
+    assert merge.when_matched_update().run().rows_updated == 1
+    expected = [(1, [], None, None), (2, [], None, None), (3, [], None, None)]
+    assert rows(session, "SELECT * FROM lists ORDER BY id") == expected
+    session.write([{"id": 4, "arr": []}], "empties", create=True)
+    assert rows(session, "SELECT * FROM empties") == [(4, [])]
+
+
 def test_names_of_columns_may_have_dots(session: Session) -> None:
     # pandas names a second column `amount` so.
     frame = pd.DataFrame({"amount": [1], "amount.1": [2]})

@@ -50,7 +50,7 @@ from paimon_magics.session.value_inputs import (
     plain,
     shown,
 )
-from paimon_magics.session.writes.merged_schemas import merge_columns
+from paimon_magics.session.writes.merged_schemas import merge_columns, merge_rules
 from paimon_magics.session.writes.outcomes import (
     finished,
     of_write,
@@ -482,7 +482,9 @@ def write_frame_to(
     mode = mode or "append"
     insert = insert_of_frame(name, overwrite=mode != "append")
     partition_mode = "dynamic" if mode == "dynamic" else "static"
-    rows = GivenRows(spark_frame(scope.spark, frame), partition_mode, is_own(frame))
+    # New columns need a type; values of the table's own columns are cast to theirs.
+    spark_rows = spark_frame(scope.spark, frame, void=merge_rules(scope) is None)
+    rows = GivenRows(spark_rows, partition_mode, is_own(frame))
     try:
         outcome = run_insert(scope, insert, {}, rows)
     except PaimonMagicsError as error:
