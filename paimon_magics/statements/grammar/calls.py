@@ -31,6 +31,7 @@ NAMESPACE = "sys"
 
 _DIGITS_MAX = 100  # of a number; Python may refuse to read a longer one
 _UNITS = {"DAYS": "d", "DAY": "d", "HOURS": "h", "HOUR": "h", "MINUTES": "min", "MINUTE": "min"}
+_LONGER = {"WEEK": 7, "WEEKS": 7, "MONTH": 30, "MONTHS": 30, "YEAR": 365, "YEARS": 365}  # in days
 _BEGINNINGS = (
     ("CREATE", "TAG"),
     ("CREATE", "OR", "REPLACE", "TAG"),
@@ -115,7 +116,10 @@ def _tag_options(cursor: Cursor) -> tuple[int | None, str | None]:
         unit = cursor.peek()
         if unit.upper not in _UNITS:
             units = ("DAYS", "HOURS", "MINUTES")
-            hint = nearest(unit.text, units, what="units") if unit.kind == "word" else ""
+            if unit.upper in _LONGER:  # nearer to MINUTES than to what is meant
+                hint = f"Write it in days: RETAIN {number * _LONGER[unit.upper]} DAYS."
+            else:
+                hint = nearest(unit.text, units, what="units") if unit.kind == "word" else ""
             cursor.fail("DAYS, HOURS or MINUTES", hint=hint)
         cursor.next()
         retained = f"{number} {_UNITS[unit.upper]}"

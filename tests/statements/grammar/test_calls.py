@@ -70,6 +70,12 @@ def test_call_of_another_namespace_is_passed_to_spark() -> None:
     assert isinstance(actual, PassThrough)
 
 
+def test_longer_units_of_a_tag_are_answered_in_days() -> None:
+    with pytest.raises(StatementSyntaxError) as caught:
+        parse_statement("ALTER TABLE t CREATE TAG a RETAIN 2 MONTHS")
+    assert caught.value.hint == "Write it in days: RETAIN 60 DAYS."
+
+
 @pytest.mark.parametrize(
     ("text", "expected", "at"),
     [
