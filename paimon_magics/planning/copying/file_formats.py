@@ -1,15 +1,17 @@
-"""The options of FILE_FORMAT, and those of Spark's readers and writers that they mean.
+"""The options of FILE_FORMAT, and those of Spark's readers and writers.
 
-The names, values and defaults are those of Paimon's connector (`CopyOptions.scala`), with ORC,
-Avro and a few options more.
+The names, values and defaults of FILE_FORMAT are those of Paimon's connector
+(`CopyOptions.scala`), with ORC, Avro and a few options more. Spark passes over an option that it
+does not know.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import difflib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from paimon_magics.errors import InvalidValueError, nearest
+from paimon_magics.errors import InvalidValueError, UnknownNameError, likely_meant, nearest
 from paimon_magics.statements.copying import FileFormat
 
 TYPES = ("CSV", "JSON", "PARQUET", "ORC", "AVRO")
@@ -71,6 +73,103 @@ _SYNONYMS = {
     "CHARSET": "ENCODING",
     "CODEC": "COMPRESSION",
 }
+
+
+_OF_TEXTS = (
+    *("columnNameOfCorruptRecord", "dateFormat", "enableDateTimeParsingFallback", "encoding"),
+    *("lineSep", "locale", "mode", "multiLine", "samplingRatio", "singleVariantColumn"),
+    *("timeFormat", "timeZone", "timestampFormat", "timestampNTZFormat", "compression"),
+    "maxMalformedLogPerPartition",
+)
+# What Spark's readers take of each format, and of all: `CSVOptions` and its like.
+_READER: Mapping[str, tuple[str, ...]] = {
+    "csv": (
+        *_OF_TEXTS,
+        *("charToEscapeQuoteEscaping", "columnPruning", "comment", "emptyValue", "enforceSchema"),
+        *("escape", "header", "ignoreLeadingWhiteSpace", "ignoreTrailingWhiteSpace"),
+        *("inferSchema", "inputBufferSize", "maxCharsPerColumn", "maxColumns", "nanValue"),
+        *("negativeInf", "nullValue", "positiveInf", "preferDate", "quote", "sep"),
+        "unescapedQuoteHandling",
+    ),
+    "json": (
+        *_OF_TEXTS,
+        *("allowBackslashEscapingAnyCharacter", "allowComments", "allowNonNumericNumbers"),
+        *("allowNumericLeadingZeros", "allowSingleQuotes", "allowUnquotedControlChars"),
+        *("allowUnquotedFieldNames", "dropFieldIfAllNull", "explodeEmbeddedArray"),
+        *("inferTimestamp", "prefersDecimal", "primitivesAsString", "useUnsafeRow"),
+    ),
+    "text": ("compression", "encoding", "lineSep", "wholetext"),
+    "parquet": ("datetimeRebaseMode", "int96RebaseMode", "mergeSchema"),
+    "orc": ("mergeSchema",),
+    "avro": (
+        *("avroSchema", "avroSchemaUrl", "datetimeRebaseMode", "ignoreExtension", "mode"),
+        *("enableStableIdentifiersForUnionType", "stableIdentifierPrefixForUnionType"),
+        *("positionalFieldMatching", "recursiveFieldMaxDepth", "mergeSchema"),
+    ),
+    "binaryfile": (),
+}
+_OF_FILES = (
+    *("basePath", "ignoreCorruptFiles", "ignoreInvalidPartitionPaths", "ignoreMissingFiles"),
+    *("ignoredPathSegmentRegex", "modifiedAfter", "modifiedBefore", "pathGlobFilter"),
+    *("recursiveFileLookup", "timeZone"),
+)
+# What its writers take besides, which is passed over by a reader.
+_WRITER: Mapping[str, tuple[str, ...]] = {
+    "csv": ("escapeQuotes", "extension", "quoteAll"),
+    "json": ("ignoreNullFields", "pretty", "sortKeys", "writeNonAsciiCharacterAsCodePoint"),
+    "parquet": ("compression",),
+    "orc": ("compression",),
+    "avro": ("compression", "recordName", "recordNamespace"),
+}
+_SPARKS_SYNONYMS = {"delimiter": "sep", "charset": "encoding", "codec": "compression"}
+
+
+def reader_options(kind: str, options: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """The options of Spark's reader of a format (Spark's word, in lower case), by the names that
+    Spark's documentation has. Raises UnknownNameError for one that the reader does not know, and
+    InvalidValueError for one that is there twice."""
+    known = {name.lower(): name for name in (*_OF_FILES, *_READER[kind])}
+    result: dict[str, str] = {}
+    for key, value in options:
+        name = _sparks_name(kind, key, known)
+        if name in result:
+            raise InvalidValueError(
+                f"The option `{name}` of {kind} files is there twice.",
+                hint=f"Keep one of them: `{key}` is the same option.",
+            )
+        result[name] = value
+    return result
+
+
+def check_file_options(kind: str, names: Iterable[str]) -> None:
+    """Raise UnknownNameError for an option that neither the reader nor the writer of a format
+    knows, for a format that is known here."""
+    if kind in _READER:
+        every = ("path", *_OF_FILES, *_READER[kind], *_WRITER.get(kind, ()))
+        known = {name.lower(): name for name in every}
+        for name in names:
+            _sparks_name(kind, name, known)
+
+
+def _sparks_name(kind: str, key: str, known: Mapping[str, str]) -> str:
+    lower = key.lower()
+    name = known.get(_SPARKS_SYNONYMS.get(lower, lower))
+    if name is not None or "." in key:  # such as fs.s3a.access.key, of Hadoop's
+        return name or key
+    raise UnknownNameError(
+        f"Spark has no option `{key}` to read {kind} files.", hint=_meant(kind, lower, known)
+    )
+
+
+def _meant(kind: str, lower: str, known: Mapping[str, str]) -> str:
+    if lower in map(str.lower, _WRITER.get(kind, ())):
+        return "It is an option of writing them."
+    words = {"separator": "sep", **_SPARKS_SYNONYMS}
+    names = {word: name for word, name in words.items() if name in known.values()} | dict(known)
+    close = difflib.get_close_matches(lower, names, n=1)
+    if close:
+        return f"Did you mean `{names[close[0]]}`?"
+    return nearest(lower, known.values(), what="options")
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,8 +294,8 @@ def _about_option(key: str, kind: str, known: tuple[str, ...], doing: str) -> st
             "SKIP_HEADER = 1 leaves out the first line, PARSE_HEADER = TRUE matches by its names."
         )
     meant = _SYNONYMS.get(key, "")
-    hint = f"Write {meant}." if meant in known else nearest(key, known, what="options")
-    return f"{hint} {kind} has {', '.join(known)}."
+    hint = f"Write {meant}." if meant in known else likely_meant(key, known)
+    return f"{hint} {kind} has {', '.join(known)}.".strip()
 
 
 def _sparks(options: Mapping[str, str | tuple[str, ...]]) -> dict[str, str]:

@@ -29,6 +29,7 @@ from paimon_magics.errors import (
     UnknownNameError,
     likely_meant,
 )
+from paimon_magics.planning.copying.file_formats import reader_options
 from paimon_magics.planning.formatting import count_text, shortened, size_text
 from paimon_magics.session.queries.csv_files import (
     first_beginnings,
@@ -84,12 +85,14 @@ class FileRelation:
 
 
 def file_relation(reference: TableReference) -> FileRelation | None:
-    """Return the files that a two-part name means; None if its first part is not a file format."""
+    """Return the files that a two-part name means; None if its first part is not a file format.
+    Raises as `reader_options`."""
     name = reference.name
     kind = (name.database or "").lower()
     if kind not in _FORMATS or name.branch is not None or name.system_table is not None:
         return None
-    return FileRelation(kind, name.table, reference.options)
+    options = reader_options(kind, reference.options)
+    return FileRelation(kind, name.table, tuple(options.items()))
 
 
 def file_meant(name: TableName) -> str:

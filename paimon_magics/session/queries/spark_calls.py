@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from paimon_magics.boundary import short_errors
 from paimon_magics.errors import PaimonMagicsError, UnsupportedStatementError
 from paimon_magics.planning.commits.procedures import check_passed
+from paimon_magics.planning.copying.file_formats import check_file_options
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.parameters import bind
@@ -21,7 +22,7 @@ from paimon_magics.session.queries.frames import frame_of_views
 from paimon_magics.session.queries.planned_reads import SnapshotLeases
 from paimon_magics.session.queries.resolution import is_paimon_table
 from paimon_magics.session.queries.table_frames import frame_of_table
-from paimon_magics.session.scope import StatementScope
+from paimon_magics.session.scope import StatementScope, errors_located
 from paimon_magics.spark.queries import (
     cancellable,
     has_own_catalog,
@@ -34,7 +35,11 @@ from paimon_magics.statements.clauses.names import named
 from paimon_magics.statements.dialects.alternatives import instead_of
 from paimon_magics.statements.grammar.calls import passed_procedure
 from paimon_magics.statements.grammar.parsing import parse_cell
-from paimon_magics.statements.grammar.spark_passthrough import leading_words, names_in
+from paimon_magics.statements.grammar.spark_passthrough import (
+    file_options,
+    leading_words,
+    names_in,
+)
 from paimon_magics.statements.statement import (
     CreateTable,
     Delete,
@@ -317,9 +322,11 @@ def pass_to_spark(
     match statement:
         case PassThrough():
             _refuse_paimon(scope, statement)
+            _check_file_options(statement)
         case CreateTable(name=name, name_position=position):
             _refuse_shadow(scope, statement, name, position)
             _refuse_copy(scope, statement)
+            _check_file_options(statement)
         case Delete() | Update() | MergeInto():
             _refuse_view(scope, statement)
         case AlterTable(name=name, changes=(RenameTable(new_name=new_name),)):
@@ -377,9 +384,20 @@ def _refuse_paimon(scope: StatementScope, statement: PassThrough) -> None:
             )
 
 
+def _check_file_options(statement: PassThrough | CreateTable) -> None:
+    """Raise UnknownNameError for OPTIONS of a view, table or folder of files that Spark does not
+    know, and would pass over."""
+    options = file_options(statement.text)
+    if options is not None:
+        kind, names, position = options
+        with errors_located(statement.text, position):
+            check_file_options(kind, names)
+
+
 def passed_line(scope: StatementScope, statement: PassThrough) -> str:
     """What Spark would do, as a sentence. Raises as `pass_to_spark` for what it refuses itself."""
     _refuse_paimon(scope, statement)
+    _check_file_options(statement)
     return f"Spark would run {leading_words(statement.text)}, which it checks itself."
 
 

@@ -6,6 +6,7 @@ import itertools
 
 from paimon_magics.errors import StatementSyntaxError
 from paimon_magics.statements.clauses.names import try_table_name
+from paimon_magics.statements.clauses.properties import read_properties
 from paimon_magics.statements.lexing.cursor import Cursor
 from paimon_magics.statements.lexing.tokens import (
     CLAUSE_WORDS,
@@ -51,6 +52,24 @@ def leading_words(text: str) -> str:
         return text.split(None, 1)[0].upper()
     rest = itertools.takewhile(lambda token: token.upper in _NO_NAMES, tokens[1:])
     return " ".join(token.upper for token in (*tokens[:1], *rest))
+
+
+def file_options(text: str) -> tuple[str, tuple[str, ...], int] | None:
+    """The format behind USING in lower case, the names in OPTIONS, and where these begin; None for
+    a statement without them, or whose OPTIONS are not as Spark writes them."""
+    tokens = tokenize(text)
+    words = [token.upper for token in tokens]
+    if "USING" not in words or "OPTIONS" not in words:
+        return None
+    cursor = Cursor(text, tokens)
+    cursor.index = words.index("USING") + 1
+    kind = cursor.peek().name.lower()
+    cursor.index = words.index("OPTIONS") + 1
+    start = cursor.position
+    try:
+        return kind, tuple(key for key, _ in read_properties(cursor)), start
+    except StatementSyntaxError:
+        return None
 
 
 def names_in(text: str) -> tuple[TableName, ...]:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from paimon_magics import Outcome, Session
-from paimon_magics.errors import InvalidValueError
+from paimon_magics.errors import InvalidValueError, UnknownNameError
+from paimon_magics.planning.copying.file_formats import check_file_options
 
 pytestmark = pytest.mark.spark
 
@@ -129,3 +130,77 @@ def test_unreadable_json_objects_are_counted(
         session.run("SELECT id FROM json.`some.json` WITH ('mode' = 'FAILFAST')")
     kept = session.run("SELECT * FROM json.`some.json` WITH ('mode' = 'DROPMALFORMED')")
     assert rows(kept) == [{"id": 1, "item": "tea"}]
+
+
+@pytest.mark.parametrize(
+    ("statement", "option", "hint"),
+    [
+        ("SELECT * FROM csv.`f.csv` WITH ('seperator' = ';')", "seperator", "`sep`"),
+        ("SELECT * FROM csv.`f.csv` WITH ('haeder' = 'true')", "haeder", "`header`"),
+        ("SELECT * FROM csv.`f.csv` WITH ('quoteAll' = 'true')", "quoteAll", "writing"),
+        ("SELECT * FROM json.`f.json` WITH ('multLine' = 'true')", "multLine", "`multiLine`"),
+        ("SELECT * FROM text.`f.csv` WITH ('header' = 'true')", "header", "options are `basePath`"),
+        ("SELECT * FROM parquet.`f` WITH (mergeSchemas = true)", "mergeSchemas", "`mergeSchema`"),
+        (
+            "CREATE TEMPORARY VIEW v USING csv OPTIONS (path 'f.csv', 'seperator' ';')",
+            "seperator",
+            "`sep`",
+        ),
+        ("CREATE TABLE s USING json OPTIONS (multLine = true) AS SELECT 1", "multLine", "`multi"),
+        (
+            "INSERT OVERWRITE DIRECTORY 'out' USING csv OPTIONS (haeder 'true') SELECT 1 AS a",
+            "haeder",
+            "`header`",
+        ),
+    ],
+)
+def test_unknown_options_of_files_are_refused_by_name(
+    session: Session,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    statement: str,
+    option: str,
+    hint: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("f.csv").write_text("a;b\n1;2\n")
+    Path("f.json").write_text('{"a": 1}\n')
+    with pytest.raises(UnknownNameError, match=f"no option `{option}`") as raised:
+        session.run(statement)
+    assert hint in raised.value.hint
+    assert not Path("out").exists()
+
+
+def test_options_of_files_have_synonyms_and_any_case(
+    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("f.csv").write_text('a;b\n1;"x ""y""\nz"\n')
+    for option in ("sep", "SEP", "delimiter"):
+        outcome = session.run(f"SELECT * FROM csv.`f.csv` WITH ('{option}' = ';')")
+        assert rows(outcome) == [{"a": 1, "b": 'x "y"\nz'}], option
+    path = tmp_path / "f.csv"  # Spark's own statements begin paths where it was started
+    session.run(f"CREATE TEMP VIEW w USING csv OPTIONS (path '{path}', delimiter ';', HEADER true)")
+    with pytest.raises(InvalidValueError, match="`sep` of csv files is there twice"):
+        session.run("SELECT * FROM csv.`f.csv` WITH ('sep' = ';', 'delimiter' = ',')")
+
+
+@pytest.mark.parametrize(
+    ("kind", "of_spark"),
+    [
+        ("csv", "catalyst.csv.CSVOptions"),
+        ("json", "catalyst.json.JSONOptions"),
+        ("text", "execution.datasources.text.TextOptions"),
+        ("parquet", "execution.datasources.parquet.ParquetOptions"),
+        ("orc", "execution.datasources.orc.OrcOptions"),
+        ("csv", "execution.datasources.FileIndexOptions"),
+    ],
+)
+def test_every_option_of_sparks_formats_is_known(
+    session: Session, kind: str, of_spark: str
+) -> None:
+    jvm = session.spark._jvm
+    assert jvm is not None
+    names = jvm.java.lang.Class.forName(f"org.apache.spark.sql.{of_spark}$")
+    options = names.getField("MODULE$").get(None).getAllOptions().toSeq()
+    check_file_options(kind, [options.apply(place) for place in range(options.size())])
