@@ -141,6 +141,13 @@ def reader_options(kind: str, options: Iterable[tuple[str, str]]) -> dict[str, s
     return result
 
 
+def whole_files(encoding: str, options: Mapping[str, str]) -> dict[str, str]:
+    """The option to read CSV files as a whole, if they have an encoding whose line ends Spark does
+    not find (it looks for their last byte), and the options have no text of line ends."""
+    wide = encoding.lower().replace("_", "-").startswith(("utf-16", "utf16", "utf-32", "utf32"))
+    return {"multiLine": "true"} if wide and "lineSep" not in options else {}
+
+
 def check_file_options(kind: str, names: Iterable[str]) -> None:
     """Raise UnknownNameError for an option that neither the reader nor the writer of a format
     knows, for a format that is known here."""
@@ -213,9 +220,12 @@ def read_options(form: FileFormat, statement: str) -> ReadOptions:
             "PARSE_HEADER = TRUE matches columns by the names of the first line, SKIP_HEADER = 1 "
             "leaves that line out. Keep one of them.",
         )
+    sparks = _sparks(options)
+    if form.type == "CSV":
+        sparks = whole_files(sparks.get("encoding", ""), sparks) | sparks
     return ReadOptions(
         form.type,
-        _sparks(options),
+        sparks,
         tuple(dict.fromkeys(texts)),
         has_header=parses or skipped,
         by_name=form.type != "CSV" or parses,

@@ -82,9 +82,11 @@ def method_of_delete(name: TableName, schema: TableSchema) -> ChangeMethod:
     return ChangeMethod.KINDS
 
 
-def method_of_update(name: TableName, schema: TableSchema) -> ChangeMethod:
-    """How rows are updated. Raises UnsupportedStatementError for a table where that is not
-    possible."""
+def method_of_update(
+    name: TableName, schema: TableSchema, statement: str = "UPDATE"
+) -> ChangeMethod:
+    """How rows are updated by an UPDATE, or by the `statement` that is named. Raises
+    UnsupportedStatementError for a table where that is not possible."""
     check_writable(name, schema)
     if schema.data_evolution_enabled:
         return ChangeMethod.COLUMNS
@@ -93,7 +95,7 @@ def method_of_update(name: TableName, schema: TableSchema) -> ChangeMethod:
     if not schema.engine.takes_updates:
         raise UnsupportedStatementError(
             f"Table `{name}` has the merge engine {schema.merge_engine}, which can not support "
-            f"UPDATE; currently only {_UPDATABLE} can.",
+            f"{statement}; currently only {_UPDATABLE} can.",
             hint="INSERT INTO merges rows in by their keys, as the engine does.",
         )
     _check_kinds(name, schema, "UPDATE")

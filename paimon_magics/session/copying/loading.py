@@ -491,7 +491,7 @@ def _rows_refused(
     if text.startswith("Malformed") and separator and options.spark.get("sep", ",") == ",":
         hints.append(f"FIELD_DELIMITER = '{separator}' splits lines there.")
     elif "characters of its encoding" in text:
-        hints.append("Add ENCODING = 'ISO-8859-1', or the encoding that the file has.")
+        hints.append("Add ENCODING = 'ISO-8859-1', 'UTF-16' or whichever the file has.")
     hints.append(
         "Correct the files; or leave such rows out with ON_ERROR = CONTINUE, their files with "
         "SKIP_FILE. VALIDATE at the end lists all files."

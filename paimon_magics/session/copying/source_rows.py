@@ -27,6 +27,7 @@ from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.session.copying.source_files import FileCopies, SourceFile
 from paimon_magics.session.queries.csv_files import quoting
 from paimon_magics.session.queries.file_beginnings import (
+    MARK,
     beginnings,
     values_of_lines,
     whole_values,
@@ -213,10 +214,19 @@ class _Reading:
         return quoting(self._beginnings(), sparks.get("sep", ","), sparks.get("quote", '"'))
 
     def _beginnings(self) -> Iterator[str]:
-        """The beginnings of the files as text, of the first ones at least."""
+        """The beginnings of the files as text, of the first ones at least. Raises InvalidValueError
+        for CSV files in UTF-16, if the statement does not say so."""
         encoding = self.options.spark.get("encoding", "")
         places = map(plain_path, self.paths)
-        return beginnings(self.scope.catalog.stores, places, encoding)
+        for text in beginnings(self.scope.catalog.stores, places, encoding):
+            if text.startswith(MARK) and self.options.type == "CSV":
+                raise InvalidValueError(
+                    "The files are in UTF-16, as the first two bytes of one say.",
+                    hint="Nothing was written. Add ENCODING = 'UTF-16' to FILE_FORMAT.",
+                    statement=self.copy.text,
+                    position=self.copy.format.position,
+                )
+            yield text
 
     def _texts(self, schema: StructType) -> DataFrame:
         """The rows of text files with the schema of `text_schema`; RECORD if `tolerant`."""

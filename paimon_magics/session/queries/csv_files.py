@@ -16,7 +16,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 
 from paimon_magics.errors import PaimonMagicsError
-from paimon_magics.session.queries.file_beginnings import SCHEME, beginnings
+from paimon_magics.planning.copying.file_formats import whole_files
+from paimon_magics.session.queries.file_beginnings import MARK, SCHEME, beginnings
 from paimon_magics.session.scope import StatementScope
 from paimon_magics.tables.stores.paths import plain_location
 
@@ -41,11 +42,17 @@ def with_guesses(
     separator = options.get("sep", ",")
     if not path or len(separator) != 1:
         return {**options, **guessed}
-    quote = options.get("quote", '"')
-    quotes = unset(quoting(first_beginnings(scope, path), separator, quote))
+    encoding = options.get("encoding", "")
+    texts = list(first_beginnings(scope, path, encoding))
+    quotes = quoting((text.lstrip(MARK) for text in texts), separator, options.get("quote", '"'))
+    quotes = unset(quotes)
     if "multiLine" in quotes:
         scope.note("Some values contain line breaks, so one task read each file as a whole.")
-    return {**options, **guessed, **quotes}
+    if not encoding and any(text.startswith(MARK) for text in texts):
+        encoding = "UTF-16"
+        quotes["encoding"] = encoding
+        scope.note(f"`{shown}` is in UTF-16, as its first two bytes say.")
+    return {**options, **guessed, **unset(whole_files(encoding, options)), **quotes}
 
 
 def separator_in(name: str) -> str | None:
@@ -117,17 +124,18 @@ def _has_line_ends(text: str, separator: str, quote: str, escape: str | None) ->
     return rows < len(lines.splitlines())
 
 
-def first_beginnings(scope: StatementScope, path: str) -> Iterator[str]:
-    """The beginning of the first file at a path or folder, or that a local pattern fits."""
+def first_beginnings(scope: StatementScope, path: str, encoding: str = "") -> Iterator[str]:
+    """The beginning of the first file at a path or folder, or that a local pattern fits, as
+    `beginnings` gives it."""
     if SCHEME.match(path):
-        yield from beginnings(scope.catalog.stores, _first_stored(scope, path))
+        yield from beginnings(scope.catalog.stores, _first_stored(scope, path), encoding)
         return
     plain = re.sub(r"\\(.)", r"\1", path)  # Spark escapes a pattern's characters in a name
     for name in [plain] if plain != path else sorted(glob.glob(path)):
         if os.path.isdir(name):
             name = next(iter(sorted(glob.glob(os.path.join(glob.escape(name), "[!._]*")))), "")
         if os.path.isfile(name):
-            yield from beginnings(scope.catalog.stores, [name])
+            yield from beginnings(scope.catalog.stores, [name], encoding)
             return
 
 

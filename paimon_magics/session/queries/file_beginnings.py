@@ -3,6 +3,7 @@ written."""
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import json
 import re
@@ -23,9 +24,13 @@ LOOKED_AT_BYTES = 4 * 2**20
 SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 """What a URI begins with, and no path of this machine."""
 
+MARK = "\ufeff"
+"""What the text of a file in UTF-16 begins with."""
+
 _BETWEEN = re.compile(r"[ \t\r\n,]*")
 _ALL_BYTES = 64 * 2**20
 _FILES_MAX = 100
+_UTF_16_MARKS = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 # Spark decompresses by the name's ending.
 _COMPRESSED = (".bz2", ".lz4", ".snappy", ".deflate", ".zst", ".zstd", ".xz")
 
@@ -33,7 +38,8 @@ _COMPRESSED = (".bz2", ".lz4", ".snappy", ".deflate", ".zst", ".zstd", ".xz")
 def beginnings(stores: Stores, places: Iterable[str], encoding: str = "") -> Iterator[str]:
     """The first 4 MiB of each of the first 100 files, 64 MiB in all, as text. "" for a file that
     can't be read, that is compressed by other means than gzip, or whose store is no object store.
-    Plain paths are those of this machine. Raises SetupError if a store refuses."""
+    Plain paths are those of this machine. Without an encoding, a file that begins with a mark of
+    UTF-16 is read so, and its text begins with MARK. Raises SetupError if a store refuses."""
     left_bytes = _ALL_BYTES
     for number, place in enumerate(places):
         if number == _FILES_MAX or left_bytes <= 0:
@@ -108,6 +114,9 @@ def _opened(stores: Stores, place: str) -> IO[bytes]:
 
 
 def _text(content: bytes, encoding: str) -> str:
+    for mark, name in _UTF_16_MARKS.items():
+        if content.startswith(mark) and not encoding:
+            return content[: len(content) // 2 * 2].decode(name, "replace")
     try:
         return content.decode(encoding or "utf-8-sig", "replace")
     except LookupError:  # Java's name of an encoding

@@ -447,9 +447,15 @@ def _notes(bad: BadLines, kind: str, shown: str, columns: int, mode: str) -> lis
         notes.append(
             f"{rows} of `{shown}` {has} bytes that are not characters of its encoding, as in "
             f"{_file(bad.undecoded_at[0])}: {shortened(bad.undecoded_at[1], _SHOWN_MAX)!r}. "
-            "WITH ('encoding' = 'ISO-8859-1') is for files that are not UTF-8."
+            f"WITH ('encoding' = '{_encoding_meant(bad.undecoded_at[1])}') is for files that are "
+            "not UTF-8."
         )
     return notes
+
+
+def _encoding_meant(text: str) -> str:
+    """The encoding that the file of an undecoded text may have."""
+    return "UTF-16" if "\0" in text else "ISO-8859-1"
 
 
 def _place(at: tuple[str, str]) -> str:

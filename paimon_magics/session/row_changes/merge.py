@@ -376,7 +376,7 @@ def _method_of_merge(table: Table, merge: MergeInto) -> ChangeMethod:
     """How rows are changed. Raises UnsupportedStatementError where a clause can't be done."""
     check_no_file_calls(merge.text, merge.within.range.start, "MERGE")
     with errors_located(merge.text, merge.target_position):
-        method = method_of_update(table.name, table.schema)
+        method = method_of_update(table.name, table.schema, "MERGE")
         if any(isinstance(clause.action, DeleteAction) for clause in merge.clauses):
             deletes = method_of_delete(table.name, table.schema)
             if table.schema.is_primary_key_table and deletes is not ChangeMethod.KINDS:

@@ -273,11 +273,12 @@ def _loss_of_roll_back(
     first, last = min(s["id"] for s in later), max(s["id"] for s in later)
     which = f"snapshot {last}" if first == last else f"snapshots {first} to {last}"
     rows = sum(int(s.get("deltaRecordCount") or 0) for s in later)
+    did = "removed" if rows < 0 else "added"
     with_tags = f" and the tags {_names(tags)}" if tags else ""
     return unconfirmed(
         statement,
         f"Rolling `{table.name}` back to snapshot {target_id}",
-        f"{which}{with_tags}, which together added {count_text(rows, 'row')}",
+        f"{which}{with_tags}, which together {did} {count_text(abs(rows), 'row')}",
         _KEEP_STATE.format(table=table.name),
     )
 

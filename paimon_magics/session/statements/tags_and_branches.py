@@ -49,7 +49,7 @@ from paimon_magics.statements.version_changes import (
 from paimon_magics.tables.catalog.stored_tables import load_stored
 from paimon_magics.tables.commits.branch_merging import BranchMerge, plan_branch_merge
 from paimon_magics.tables.manifests.partitions import list_partitions
-from paimon_magics.tables.snapshots.chain import list_tags
+from paimon_magics.tables.snapshots.chain import latest_document, list_tags
 from paimon_magics.tables.snapshots.latest import latest_snapshot
 from paimon_magics.tables.snapshots.provenance import ROLLED_BACK_FROM
 from paimon_magics.tables.snapshots.tags_and_branches import VersionReceipt, require_branches
@@ -89,6 +89,7 @@ def run_version_change(call: ProcedureCall, change: VersionChange) -> Outcome:
     outcome.message = _message(name, change, receipt)
     if isinstance(change, RollBack) and receipt.snapshot_id != receipt.previous_snapshot_id:
         outcome.notes = (*outcome.notes, _trace(scope, statement, name, receipt))
+    outcome.notes = (*outcome.notes, *_shadowed(scope, name, change, receipt))
     if isinstance(change, MarkPartitionsDone):
         outcome.notes = (*outcome.notes, *_marks_without_rows(scope, name, receipt))
     return outcome
@@ -131,8 +132,30 @@ def _trace(
 def _alter_tags(scope: StatementScope, statement: AlterTags) -> Outcome:
     name = scope.full_name(statement.name)
     receipt = _changed(scope, statement, name, statement.change, statement.name_position)
-    message = _message(name, statement.change, receipt)
-    return Outcome(statement=statement.text, kind="ALTER TABLE", table=str(name), message=message)
+    return Outcome(
+        statement=statement.text,
+        kind="ALTER TABLE",
+        table=str(name),
+        message=_message(name, statement.change, receipt),
+        notes=_shadowed(scope, name, statement.change, receipt),
+    )
+
+
+def _shadowed(
+    scope: StatementScope, name: TableName, change: VersionChange, receipt: VersionReceipt
+) -> tuple[str, ...]:
+    """Notes on new tags with the number of a snapshot: Paimon takes a VERSION for a tag first
+    (`TimeTravelUtil`)."""
+    if not isinstance(change, CreateTag | CreateTagFromTimestamp | RenameTag):
+        return ()
+    numbers = [tag for tag in receipt.changed if tag.isdecimal()]
+    latest = latest_document(load_stored(scope.catalog, name)) if numbers else None
+    return tuple(
+        f"VERSION AS OF {tag} reads this tag now, not snapshot {tag}, as in Paimon; the read "
+        f"option 'scan.snapshot-id' and CALL sys.rollback take {tag} for the snapshot."
+        for tag in numbers
+        if latest is not None and int(tag) <= latest["id"]
+    )
 
 
 def _changed(

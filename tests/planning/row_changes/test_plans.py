@@ -96,6 +96,11 @@ def test_merge_engine_determines_the_change_method(
                 method(T, schema)
 
 
+def test_refused_merge_is_named_in_its_error() -> None:
+    with pytest.raises(UnsupportedStatementError, match="can not support MERGE"):
+        method_of_update(T, schema_of("'merge-engine' = 'aggregation', 'bucket' = '1'"), "MERGE")
+
+
 def test_tables_without_keys_are_changed_by_vectors_or_files() -> None:
     assert method_of_delete(T, schema_of(keys="")) is ChangeMethod.FILES
     vectors = schema_of("'deletion-vectors.enabled' = 'true'", keys="")

@@ -204,3 +204,27 @@ def test_every_option_of_sparks_formats_is_known(
     names = jvm.java.lang.Class.forName(f"org.apache.spark.sql.{of_spark}$")
     options = names.getField("MODULE$").get(None).getAllOptions().toSeq()
     check_file_options(kind, [options.apply(place) for place in range(options.size())])
+
+
+def test_csv_files_in_utf_16_are_read_as_a_whole(
+    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("marked.csv").write_bytes("id,name\n1,é\n2,b\n".encode("utf-16"))
+    Path("plain.csv").write_bytes("id,name\n1,é\n2,b\n".encode("utf-16-le"))
+    expected = [{"id": 1, "name": "é"}, {"id": 2, "name": "b"}]
+    outcome = session.run("SELECT * FROM csv.`marked.csv`")
+    assert rows(outcome) == expected
+    assert note_of(outcome.notes, "is in UTF-16")
+    for name, encoding in (("marked", "UTF-16"), ("plain", "utf-16le")):
+        query = f"SELECT * FROM csv.`{name}.csv` WITH ('encoding' = '{encoding}')"
+        assert rows(session.run(query)) == expected
+    notes = session.run("SELECT * FROM csv.`plain.csv`").notes
+    assert "'encoding' = 'UTF-16'" in note_of(notes, "not characters")
+    session.run("CREATE TABLE wide (id INT, name STRING)")
+    load = "COPY INTO wide FROM 'marked.csv' FILE_FORMAT = (TYPE = CSV, SKIP_HEADER = 1{})"
+    with pytest.raises(InvalidValueError, match="are in UTF-16") as raised:
+        session.run(load.format(""))
+    assert "ENCODING = 'UTF-16'" in raised.value.hint
+    session.run(load.format(", ENCODING = 'UTF-16'"))
+    assert rows(session.run("SELECT * FROM wide ORDER BY id")) == expected

@@ -314,3 +314,10 @@ def test_rollback_snapshot_does_not_block_fast_forward(session: Session) -> None
         2,
         7,
     ]
+
+
+def test_question_of_a_rollback_counts_removed_rows(session: Session) -> None:
+    session.run("CREATE TABLE less (id INT); INSERT INTO less VALUES (1), (2), (3)")
+    session.run("TRUNCATE TABLE less")
+    with pytest.raises(UnconfirmedError, match="snapshot 2, which together removed 3 rows"):
+        session.check_confirmed("CALL sys.rollback('less', '1')")

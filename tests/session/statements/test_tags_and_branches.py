@@ -34,6 +34,18 @@ def test_moved_tag_is_read_at_its_new_snapshot(orders: Session) -> None:
     assert len(rows(orders, query)) > len(first)
 
 
+def test_tag_with_the_number_of_a_snapshot_is_noted(orders: Session) -> None:
+    for statement in (
+        "CALL sys.create_tag('orders', '2', 1)",
+        "ALTER TABLE orders RENAME TAG `2` TO `3`",
+    ):
+        (note,) = orders.run(statement).notes
+        assert note.startswith("VERSION AS OF ") and "reads this tag now" in note
+    assert rows(orders, "SELECT k FROM orders VERSION AS OF 3") == [(1,)]
+    assert not orders.run("ALTER TABLE orders CREATE TAG `20261120`").notes
+    assert not orders.run("ALTER TABLE orders DELETE TAG `3`").notes
+
+
 def test_tags_are_made_shown_and_read_by_java(
     orders: Session, java_paimon: JavaPaimon, warehouse: Path
 ) -> None:
