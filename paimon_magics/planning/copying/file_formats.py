@@ -8,6 +8,7 @@ does not know.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -238,9 +239,17 @@ def write_options(form: FileFormat, statement: str) -> dict[str, str]:
     """Return the options of Spark's writer. Raises InvalidValueError as `read_options`."""
     sparks = _sparks(_checked(form, _EXPORT, "export", statement))
     if form.type in TEXT_TYPES:
+        pattern = sparks.get("timestampFormat")
+        if pattern is not None:
+            sparks["timestampNTZFormat"] = pattern
         sparks = _WHOLE_TIMES | sparks
     # Spark's writer would cut spaces off texts.
     return {**sparks, **(_KEPT_SPACES if form.type == "CSV" else {})}
+
+
+def has_zone(pattern: str) -> bool:
+    """Whether a pattern of times has the zone, which a TIMESTAMP_NTZ lacks."""
+    return any(letter in "VzOXxZ" for letter in re.sub("'[^']*'", "", pattern))
 
 
 def _skipped(form: FileFormat, options: Mapping[str, object], statement: str) -> bool:

@@ -28,7 +28,7 @@ from paimon_magics.errors import (
     UnsupportedStatementError,
     nearest,
 )
-from paimon_magics.planning.copying.file_formats import TEXT_TYPES, write_options
+from paimon_magics.planning.copying.file_formats import TEXT_TYPES, has_zone, write_options
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.queries.file_beginnings import SCHEME
@@ -172,6 +172,7 @@ def _checked_columns(copy: CopyIntoFiles, frame: DataFrame, target: _Target) -> 
         )
     if copy.format.type in TEXT_TYPES:
         _check_texts(copy, frame)
+        _check_zone(copy, frame)
     repeated = next((name for name in frame.columns if names.count(name.lower()) > 1), None)
     if repeated is not None and copy.format.type != "CSV":
         raise InvalidValueError(
@@ -198,6 +199,21 @@ def _check_texts(copy: CopyIntoFiles, frame: DataFrame) -> None:
             statement=copy.text,
             position=copy.format.position,
         )
+
+
+def _check_zone(copy: CopyIntoFiles, frame: DataFrame) -> None:
+    """Raise InvalidValueError for a format of times that has a zone, if a column has none."""
+    pattern = str(dict(copy.format.options).get("TIMESTAMP_FORMAT", ""))
+    for field in frame.schema if has_zone(pattern) else ():
+        if "timestamp_ntz" in field.dataType.simpleString():
+            raise InvalidValueError(
+                f"TIMESTAMP_FORMAT = '{pattern}' has a zone, and the column `{field.name}` is "
+                "TIMESTAMP_NTZ, which has none.",
+                hint="Nothing was written. Leave the zone out of the format, or write "
+                f"CAST({quoted(field.name)} AS TIMESTAMP), the time in the session's zone.",
+                statement=copy.text,
+                position=copy.format.position,
+            )
 
 
 def _target(scope: StatementScope, copy: CopyIntoFiles) -> _Target:

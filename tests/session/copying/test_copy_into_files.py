@@ -147,6 +147,20 @@ def test_columns_without_a_text_are_refused_by_name_before_anything_is_written(
     assert names(tmp_path) == set()
 
 
+def test_format_of_times_is_that_of_all_times(shop: Session, tmp_path: Path) -> None:
+    copy = (
+        f"COPY INTO '{tmp_path}/out' FROM (SELECT TIMESTAMP_NTZ '2026-02-01 03:04:05' AS n, "
+        "TIMESTAMP '2026-02-01 03:04:05' AS z) "
+        "FILE_FORMAT = (TYPE = JSON, TIMESTAMP_FORMAT = '{}')"
+    )
+    with pytest.raises(InvalidValueError, match="has a zone, and the column `n` is TIMESTAMP_NTZ"):
+        shop.run(copy.format("dd.MM.yyyy XXX"))
+    assert names(tmp_path) == set()
+    shop.run(copy.format("dd.MM.yyyy HH:mm"))
+    (text,) = [file.read_text() for file in data(tmp_path / "out")]
+    assert json.loads(text) == {"n": "01.02.2026 03:04", "z": "01.02.2026 03:04"}
+
+
 def test_exported_files_can_be_loaded_again(shop: Session, tmp_path: Path) -> None:
     for kind in ("JSON", "PARQUET", "ORC"):
         shop.run(f"COPY INTO '{tmp_path}/{kind}' FROM orders FILE_FORMAT = (TYPE = {kind})")
