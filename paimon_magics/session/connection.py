@@ -58,6 +58,8 @@ class SessionState:
         self.database = database
         """The database of unqualified names; USE changes it."""
         self.closed = False
+        self.connects = 1
+        """How often `connect` has returned the session, less the `with` blocks that ended."""
         self.views: dict[str, NamedView] = {}
         """The views that statements made, by their names in lower case."""
         self.running: list[Stoppable] = []

@@ -517,7 +517,11 @@ class Session(CopySurface):
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
+        state = self._connection.state
+        if state.connects > 1:  # the session was open before `with connect(…)`
+            state.connects -= 1
+        else:
+            self.close()
 
     def __repr__(self) -> str:
         new = "new warehouse, " if self.store.is_new else ""

@@ -37,6 +37,20 @@ def test_second_warehouse_requires_closing_the_first_session(
         session.run("SELECT 1")
 
 
+def test_with_block_leaves_a_session_open_that_was_open_before(
+    session: Session, spark: SparkSession, warehouse: Path
+) -> None:
+    with paimon_magics.connect(warehouse, spark=spark) as same:
+        assert same is session
+        with paimon_magics.connect(warehouse, spark=spark):
+            pass
+    assert not session.closed
+    session.run("SELECT 1")
+    with session:
+        pass
+    assert session.closed
+
+
 def test_file_as_warehouse_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a folder")
     for path in (tmp_path / "file", tmp_path / "file" / "below"):
