@@ -66,6 +66,12 @@ class SessionState:
         """Streams that write by this connection; they end with it."""
         self._spooled: list[object] = []
 
+    def ends_with_block(self) -> bool:
+        """Whether the end of a `with` block closes the session: not one that was open before
+        `with connect(…)`."""
+        self.connects -= 1
+        return self.connects <= 0
+
     def keep_spooled(self, owners: Iterable[object]) -> None:
         """Keep temporary files as long as the connection: a frame of the query that named a stream
         may be read at any later time. `owners` delete them when they go."""

@@ -517,10 +517,7 @@ class Session(CopySurface):
         return self
 
     def __exit__(self, *_: object) -> None:
-        state = self._connection.state
-        if state.connects > 1:  # the session was open before `with connect(…)`
-            state.connects -= 1
-        else:
+        if self._connection.state.ends_with_block():
             self.close()
 
     def __repr__(self) -> str:
