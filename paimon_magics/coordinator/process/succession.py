@@ -131,11 +131,14 @@ class Succession:
         yield Fact("takeover", int(not problem), problem)
 
     def _goes_on(self) -> bool:
-        """Whether it answers on as a standby although its parts end, since it has lost the
-        warehouse. The store may have shown that before the lease did."""
+        """Whether it answers on as a standby although its parts end: since it has lost the
+        warehouse, maybe before they had started. The store may have shown that before the lease
+        did."""
         parts, ownership = self.parts, self._ownership
-        if self.next_socket is not None or parts is None or ownership is None:
+        if self.next_socket is not None or ownership is None:
             return False
+        if parts is None:
+            return True
         if not ownership.is_lost and parts.coordinator.state_thread.failure is not None:
             with suppress(PaimonMagicsError, OSError):
                 ownership.check()
