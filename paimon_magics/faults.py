@@ -60,6 +60,7 @@ STEPS = (
     "rename.moved",  # the log uses the new name, the client has no answer yet
     "pair.stored",  # the store has the mark of a start, the warehouse has not
     "pair.noted",  # the warehouse has it, too, which is not confirmed in the store
+    "rights.compared",  # rights were taken away, the warehouse does not have the count yet
     "restore.written",  # the restored files are beside those that they replace
     "restore.exchanged",  # a file of the state folder is exchanged
     "restore.filled",  # the store has what the backup has

@@ -279,6 +279,42 @@ def test_owner_that_stands_still_while_it_publishes_loses_no_file(
     assert sorted(row["k"] for row in read(catalog, name)) == [1, 2, 3, 4]
 
 
+@pytest.mark.parametrize("start_team", ["postgres"], indirect=True)
+@pytest.mark.parametrize("step", ["rights.compared", "pair.stored"])
+def test_owner_that_stands_still_while_it_notes_its_start_leaves_the_next_note(
+    team: Team, tmp_path: Path, step: str
+) -> None:
+    """Its successor notes another start. What the former owner writes then must not hide that, or
+    every later start takes the warehouse for an older one."""
+    first, second = team.owner(), team.standby()
+    armed = tmp_path / "faults"
+    asked_for = {"authorization": f"Bearer {TOKEN}"}
+    tokens = f"{first.address}/v1/tokens"
+    body = {"name": "etl", "allow": ["write"]}
+    first.kill()
+    wait_until(lambda: asked(second, "/health/owner") == 200)
+    first.start(f"@{armed}")
+    if step == "pair.stored":
+        armed.write_text(f"{step}=stop")
+    second.kill()
+    if step == "rights.compared":
+        wait_until(lambda: asked(first, "/health/owner") == 200)
+        httpx.post(tokens, json=body, headers=asked_for, trust_env=False).raise_for_status()
+        armed.write_text(f"{step}=stop")
+        with suppress(httpx.HTTPError):
+            httpx.delete(f"{tokens}/etl", headers=asked_for, trust_env=False, timeout=1)
+    wait_until(first.is_stopped)
+    second.start()
+    wait_until(lambda: asked(second, "/health/owner") == 200)
+    first.go_on()
+    wait_until(lambda: asked(first, "/health/ready", TOKEN) == 200)
+    second.kill()
+    wait_until(lambda: asked(first, "/health/owner") == 200)
+    second.start()
+    first.kill()
+    wait_until(lambda: asked(second, "/health/owner") == 200)
+
+
 def inserted(member: Process, k: int) -> httpx.Response:
     return httpx.post(
         f"{member.address}/v1/inserts/default/inserted",

@@ -8,11 +8,15 @@ a warehouse that lacks the other's last mark, or a store that lacks a count, is 
 
 The mark is written to the store, then to the warehouse, and confirmed in the store. If the process
 dies in between, the store has both marks, and the next start accepts either of them.
+
+The warehouse has a note for each start, and the one of the latest start counts. So a process that
+stood still, was succeeded and goes on in the middle of a write replaces no note but its own.
 """
 
 from __future__ import annotations
 
 import json
+import threading
 import uuid
 from dataclasses import asdict, dataclass, fields, replace
 from enum import Enum, auto
@@ -74,6 +78,8 @@ class Pairing:
         self._table = table
         self._name = name
         self._who = who
+        self._turn = threading.Lock()
+        self._mark = ""
         self._rights = -1
         self.other_store = ""
         """Of a store that was new at this start: which other one the warehouse was used with."""
@@ -116,11 +122,7 @@ class Pairing:
         self._draw(stored, noted)
 
     def _other_store(self) -> str:
-        folder = _path(self._warehouse, "").rpartition("/")[0]
-        with store_errors(f"Reading {folder}"):
-            names = self._files.names(folder, _PREFIX)
-        ids = [name.removeprefix(_PREFIX).removesuffix(".json") for name in names]
-        others = [pair for pair in map(self._noted, ids) if pair is not None]
+        others = _notes(self._files, self._warehouse).values()
         if not others:
             return ""
         other = max(others, key=lambda pair: pair.starts)
@@ -137,14 +139,17 @@ class Pairing:
         self._draw(stored, noted)
 
     def note_rights(self) -> None:
-        """Note in the warehouse how often rights were taken away. Raises the store's errors."""
-        stored = self._table.read()
-        if stored is None or stored.rights == self._rights:
-            return
-        noted = self._noted(stored.id)
-        if noted is not None and noted.mark == stored.mark:
-            self._write(replace(noted, rights=max(stored.rights, noted.rights)))
-        self._rights = stored.rights
+        """Note in the warehouse how often rights were taken away; after `begin` only for the start
+        that it drew. Raises the store's errors."""
+        with self._turn:
+            stored = self._table.read()
+            if stored is None or stored.rights == self._rights:
+                return
+            noted = self._noted(stored.id)
+            if noted is not None and noted.mark == stored.mark == (self._mark or stored.mark):
+                reach("rights.compared")
+                self._write(replace(noted, rights=max(stored.rights, noted.rights)))
+            self._rights = stored.rights
 
     def _draw(self, stored: StorePair | None, noted: WarehousePair | None) -> None:
         before = stored or StorePair(uuid.uuid4().hex, 0, "", "", 0)
@@ -152,31 +157,48 @@ class Pairing:
         rights = max(before.rights, 0 if noted is None else noted.rights)
         prior = _NEVER if noted is None else noted.mark
         pair = StorePair(before.id, starts, uuid.uuid4().hex, prior, rights)
-        self._table.save(pair)
-        reach("pair.stored")
-        self._write(WarehousePair(pair.id, starts, pair.mark, rights, self._who))
-        reach("pair.noted")
-        self._table.save(replace(pair, prior=""))
-        self._rights = rights
+        with self._turn:
+            self._table.save(pair)
+            reach("pair.stored")
+            self._write(WarehousePair(pair.id, starts, pair.mark, rights, self._who))
+            reach("pair.noted")
+            self._table.save(replace(pair, prior=""))
+            self._mark, self._rights = pair.mark, rights
+        self._remove_older(pair)
+
+    def _remove_older(self, pair: StorePair) -> None:
+        notes = _notes(self._files, self._warehouse, pair.id)
+        older = [path for path, noted in notes.items() if noted.starts < pair.starts]
+        with store_errors(f"Removing {', '.join(older)}"):
+            self._files.delete(older)
 
     def _noted(self, id: str) -> WarehousePair | None:
         return warehouse_pair(self._files, self._warehouse, id)
 
     def _write(self, noted: WarehousePair) -> None:
-        path = _path(self._warehouse, noted.store)
+        path = f"{_folder(self._warehouse)}/{_PREFIX}{noted.store}-{noted.starts}.json"
         with store_errors(f"Writing {path}"):
             self._files.make_folder(path.rpartition("/")[0])
             self._files.write(path, json.dumps(asdict(noted)).encode())
 
 
 def warehouse_pair(files: Store, warehouse: str, id: str) -> WarehousePair | None:
-    """What a warehouse notes of the store with an id; None if it notes nothing. Raises the store's
-    errors, and SetupError for a note that can't be read."""
-    path = _path(warehouse, id)
-    with store_errors(f"Reading {path}"):
-        content = files.read(path)
-    if content is None:
-        return None
+    """What a warehouse notes of the latest start of the store with an id; None if it notes nothing.
+    Raises the store's errors, and SetupError for a note that can't be read."""
+    notes = _notes(files, warehouse, id).values()
+    return max(notes, key=lambda noted: noted.starts, default=None)
+
+
+def _notes(files: Store, warehouse: str, id: str = "") -> dict[str, WarehousePair]:
+    """What a warehouse notes of the store with an id, or of all, by the notes' paths."""
+    folder = _folder(warehouse)
+    with store_errors(f"Reading {folder}"):
+        paths = [f"{folder}/{name}" for name in files.names(folder, f"{_PREFIX}{id}")]
+        contents = {path: files.read(path) for path in paths}
+    return {path: _note(path, text) for path, text in contents.items() if text is not None}
+
+
+def _note(path: str, content: bytes) -> WarehousePair:
     try:
         document = json.loads(content)
         return WarehousePair(**{key: document[key] for key in document if key in _MEMBERS})
@@ -187,5 +209,5 @@ def warehouse_pair(files: Store, warehouse: str, id: str) -> WarehousePair | Non
         ) from error
 
 
-def _path(warehouse: str, id: str) -> str:
-    return f"{warehouse.rstrip('/')}/{FOLDER}/{_PREFIX}{id}.json"
+def _folder(warehouse: str) -> str:
+    return f"{warehouse.rstrip('/')}/{FOLDER}"

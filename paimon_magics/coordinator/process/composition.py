@@ -228,6 +228,8 @@ class _Composition:
             if other:
                 _log.warning("%s", other)
             monitor.add("its past", lambda: [Fact("other_store", int(bool(other)), other)])
+            rights = self.runtime.loop("rights", lambda: _RIGHTS_MS, self.pairing.note_rights)
+            self.ending.callback(rights.end)
         self._start(parts, compactions)
         return OwnerParts(coordinator, group, app, idling)
 
@@ -242,8 +244,6 @@ class _Composition:
         pairing = self.pairing
         if pairing is None or self.options.embedded:
             return lambda: None
-        loop = self.runtime.loop("rights", lambda: _RIGHTS_MS, pairing.note_rights)
-        self.ending.callback(loop.end)
         return lambda: self.runtime.attempt("noting rights", pairing.note_rights)
 
     def _start(self, parts: Parts, compactions: CompactionScheduler) -> None:

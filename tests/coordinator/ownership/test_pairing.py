@@ -295,6 +295,41 @@ def test_revocation_without_a_warehouse_is_noted_by_the_next_start(tmp_path: Pat
     store.close()
 
 
+def test_note_of_a_former_start_does_not_hide_the_latest_one(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "state")
+
+    def started() -> Pairing:
+        pairing = Pairing(LocalStore(), str(tmp_path), store.pair, name="a store", who="me")
+        pairing.begin()
+        return pairing
+
+    def only_note() -> Path:
+        (path,) = (tmp_path / ".paimon-magics").glob("store-*")
+        return path
+
+    former = started()
+    former_note = only_note()
+    # An older version, whose note has no number in its name, ran in between.
+    content = former_note.read_bytes()
+    former_note.rename(tmp_path / ".paimon-magics" / f"{former_note.stem.removesuffix('-1')}.json")
+    present = started()
+    assert only_note() != former_note
+    former_note.write_bytes(content)  # a process that stood still in the middle of its write
+    assert present.compared()[0] is Standing.SAME
+    store.tokens.revoke("any", 1)
+    former.note_rights()
+    _, _, noted = present.compared()
+    assert noted is not None
+    assert (noted.starts, noted.rights) == (2, 0)
+    present.note_rights()
+    _, _, noted = present.compared()
+    assert noted is not None
+    assert noted.rights == 1
+    started()
+    assert only_note().stem.endswith("-3")
+    store.close()
+
+
 def test_pairs_are_compared_by_marks_before_counts() -> None:
     stored = StorePair("s", 5, "e", "", 2)
 
