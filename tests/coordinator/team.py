@@ -89,9 +89,16 @@ class Team:
         return [each for each in self.members if asked(each, "/health/owner") == 200]
 
     def standby(self) -> Process:
-        """One that runs and stands by."""
-        owner = self.owner()
-        return next(each for each in self.members if each is not owner and is_alive(each))
+        """One that runs and stands by, once there is one."""
+        standbys: list[Process] = []
+
+        def look() -> bool:
+            owner = self.owner()
+            standbys.extend(each for each in self.members if each is not owner and is_alive(each))
+            return bool(standbys)
+
+        wait_until(look)
+        return standbys[0]
 
     def close(self) -> None:
         for member in self.members:
