@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -158,22 +159,27 @@ class _Handlers:
         body = await json_body(request)
         principal = principal_of(request)
         started = time.monotonic()
-        transaction = await run_in_threadpool(self._stored.opened, id)
-        if transaction is not None:
+
+        def checked(transaction: Transaction) -> CommitRequest:
             commit = _request_of(principal, transaction, body)
-            await run_in_threadpool(check_commits, principal, commit, self._coordinator.load)
-            future = await run_in_threadpool(self._transactions.commit_soon, id, commit)
-            answer = await settled(future, _COMMIT_SECONDS)
+            check_commits(principal, commit, self._coordinator.load)
+            return commit
+
+        def submitted() -> tuple[Transaction, Future[Answer]] | None:
+            transaction = self._stored.opened(id)
+            if transaction is None:
+                return None
+            return transaction, self._transactions.commit_soon(id, checked(transaction))
+
+        opened = await run_in_threadpool(submitted)  # in one step: each is a switch of threads
+        if opened is not None:
+            transaction: Transaction | None = opened[0]
+            answer = await settled(opened[1], _COMMIT_SECONDS)
         else:
-
-            def adopted(transaction: Transaction) -> CommitRequest:
-                commit = _request_of(principal, transaction, body)
-                check_commits(principal, commit, self._coordinator.load)
-                return commit
-
-            answer = await self._adopt(id, principal, body, adopted)
+            answer = await self._adopt(id, principal, body, checked)
+            transaction = await run_in_threadpool(self._stored.opened, id)
         self._metrics.commit_seconds.observe(time.monotonic() - started)
-        self._report(request, body, answer)
+        self._report(request, body, transaction, answer)
         return self._counted("commit", answer)
 
     async def abort(self, request: Request) -> Response:
@@ -189,9 +195,10 @@ class _Handlers:
             report(request.scope, database=database, table=table)
         return self._counted("abort", answer)
 
-    def _report(self, request: Request, body: dict[str, Any], answer: Answer) -> None:
+    def _report(
+        self, request: Request, body: dict[str, Any], opened: Transaction | None, answer: Answer
+    ) -> None:
         """Report a commit's details to the audit log."""
-        opened = self._stored.opened(str(request.path_params["id"]))
         document = body.get("transaction")
         facts: dict[str, Any] = {}
         if opened is not None:
