@@ -107,6 +107,27 @@ def write_nulls_as_java() -> None:
     serializer.to_bytes = classmethod(with_room_for_nulls)
 
 
+def open_local_files_at_once() -> None:
+    """Let pypaimon open a local file for reading without a look whether it is there: a commit reads
+    a dozen small files, and the look takes as long as the rest. Repeated calls have no effect."""
+    from pypaimon.filesystem.local_file_io import LocalFileIO
+
+    as_before = LocalFileIO.new_input_stream
+    if hasattr(as_before, "__wrapped__"):
+        return
+
+    @functools.wraps(as_before)
+    def opened(self: Any, path: str) -> Any:
+        if type(self) is not LocalFileIO or not path.startswith("/"):
+            return as_before(self, path)
+        try:
+            return open(path, "rb")
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise FileNotFoundError(f"File {path} does not exist") from error
+
+    LocalFileIO.new_input_stream = opened
+
+
 _ARITY = bytes(4)  # the number of fields, before each row
 
 

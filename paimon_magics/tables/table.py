@@ -11,6 +11,7 @@ from paimon_magics.errors import UnknownNameError
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.pypaimon_internals import (
+    open_local_files_at_once,
     read_keys_of_replaced_tables,
     read_manifests_of_older_releases,
     read_statistics_of_row_ids,
@@ -32,6 +33,7 @@ read_keys_of_replaced_tables()
 read_manifests_of_older_releases()
 read_statistics_of_row_ids()
 write_nulls_as_java()
+open_local_files_at_once()
 
 
 @dataclass(frozen=True, slots=True)

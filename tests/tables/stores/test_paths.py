@@ -7,6 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from paimon_magics.planning.schemas.table_schema import Column, TableSchema
+from paimon_magics.statements.data_types import AtomicType
+from paimon_magics.statements.statement import TableName
+from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.stores.paths import (
     canonical_endpoint,
     canonical_location,
@@ -122,3 +126,16 @@ def test_spellings_of_a_location_name_each_other(location: str, other: str) -> N
 def test_spellings_of_other_places_are_other_ones() -> None:
     assert not location_spellings("s3://b/a") & location_spellings("s3://c/a")
     assert not location_spellings("gs://b/a") & location_spellings("s3://b/a")
+
+
+def test_local_file_that_is_not_there_is_missing_for_pypaimon(tmp_path: Path) -> None:
+    catalog = Catalog.open({"warehouse": str(tmp_path)})
+    name = TableName("t", "default")
+    catalog.create_table(name, TableSchema((Column(0, "k", AtomicType("INT")),)))
+    file_io = catalog.load(name).paimon.file_io
+    present = tmp_path / "file"
+    present.write_text("text")
+    assert file_io.read_file_utf8(str(present)) == file_io.read_file_utf8(f"file:{present}")
+    for missing in (tmp_path / "other", present / "below"):
+        with pytest.raises(FileNotFoundError, match=f"File {missing} does not exist"):
+            file_io.read_file_utf8(str(missing))
