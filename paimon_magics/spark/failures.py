@@ -59,6 +59,8 @@ _METADATA_COLUMNS = (
 _PATTERN = "yyyy for the year, MM for the month, dd, HH, mm and ss: 'yyyy-MM-dd HH:mm:ss'"
 _CORRECT = "Correct the statement."
 _HINTS = {
+    "DATA_SOURCE_NOT_FOUND": "For a Paimon table leave USING out. Spark reads and writes another "
+    "format once its package is on Spark's class path.",
     "MISSING_GROUP_BY": "Add GROUP BY with the columns that are not aggregated.",
     "MISSING_AGGREGATION": "Add the column to GROUP BY, or take any_value(column).",
     "AMBIGUOUS_REFERENCE": "Write the table's name or alias before the column: o.item.",
@@ -165,6 +167,8 @@ def translate(
             hint="Before Spark starts, set PYSPARK_PYTHON to a Python that has the packages, on "
             f"this machine {sys.executable}. For executors elsewhere, see docs/deployment.md.",
         )
+    if _text(error).startswith("[DATA_SOURCE_NOT_FOUND]"):
+        return StatementError(message, hint=_hint_of_text(error), **place)
     cause = _cause(error, message)
     return not_accessed("The Spark job failed", cause) or JobError(
         f"The Spark job failed: {cause}",

@@ -512,6 +512,7 @@ NEWCOMERS: list[tuple[str, str, str]] = [
     ("VACUUM orders", "VACUUM", "CALL sys.remove_orphan_files(table => 'orders')"),
     ("CALL paimon.system.expire_snapshots('orders')", "paimon.system", "sys.expire_snapshots(…)"),
     ("CALL system.expire_snapshots('orders')", "`system.expire_snapshots`", "CALL sys.expire_s"),
+    ("CREATE TABLE u (id INT) USING delta", "delta", "leave USING out"),
     ("CALL system.rewrite_data_files('orders')", "rewrite_data_files`", "CALL sys.compact(table"),
     ("SUMMARIZE orders", "SUMMARIZE", "%paimon profile orders"),
     ("REPLACE INTO users VALUES ('a', 1)", "REPLACE", "primary key"),

@@ -405,6 +405,6 @@ def keep_rejected(scope: StatementScope, name: TableName, bad: DataFrame) -> Non
         outcome = write_frame_to(scope, bad, full, "append")
     else:
         outcome = write_to_new(scope, bad, full, None, WantedTable(None, None, ()))
-    scope.note(
-        f"{outcome.rows_written:,} rejected rows are in `{full}` (snapshot {outcome.snapshot_id})."
-    )
+    rows = outcome.rows_written or 0
+    count, verb = count_text(rows, "rejected row"), "is" if rows == 1 else "are"
+    scope.note(f"{count} {verb} in `{full}` (snapshot {outcome.snapshot_id}).")
