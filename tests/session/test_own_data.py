@@ -193,8 +193,8 @@ def test_values_without_a_type_fit_every_column(session: Session) -> None:
     assert merge.when_matched_update().run().rows_updated == 1
     expected = [(1, [], None, None), (2, [], None, None), (3, [], None, None)]
     assert rows(session, "SELECT * FROM lists ORDER BY id") == expected
-    session.write([{"id": 4, "arr": []}], "empties", create=True)
-    assert rows(session, "SELECT * FROM empties") == [(4, [])]
+    session.write([{"id": 4, "arr": []}], "void_rows", create=True)
+    assert rows(session, "SELECT * FROM void_rows") == [(4, [])]
 
 
 def test_names_of_columns_may_have_dots(session: Session) -> None:
