@@ -14,6 +14,7 @@ from paimon_magics.session.queries.spark_calls import SparkCalls
 from paimon_magics.session.queries.table_frames import frame_of_table
 from paimon_magics.session.scope import statement_scope
 from paimon_magics.session.streaming import checked_sink, place_of, refuse_options, stream_options
+from paimon_magics.session.writes.merged_schemas import MERGE_SCHEMA
 from paimon_magics.spark.data_source import TABLE_KEYS, asked_table
 from paimon_magics.statements.clauses.names import named
 from paimon_magics.statements.statement import TableName
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 _DYNAMIC = "partitionOverwriteMode"
 _CHECKPOINT = "checkpointLocation"
-_MERGE = "write.merge-schema"
 
 
 @short_errors
@@ -76,6 +76,7 @@ class FormatAnswers:
         """
         table, more = self._table_of(options, name)
         dynamic = self._overwrites_dynamically(more)
+        merging = {key: more.pop(key) for key in list(more) if key.startswith(MERGE_SCHEMA)}
         kind = (mode or "error").lower()
         if kind not in ("append", "overwrite", "error", "errorifexists", "default", "ignore"):
             raise InvalidValueError(
@@ -93,7 +94,7 @@ class FormatAnswers:
             wanted = "dynamic" if dynamic and kind == "overwrite" else kind
             if exists:
                 _refuse_table_options(table, more, parts)
-                write_frame_to(scope, frame, table, wanted)
+                write_frame_to(scope, frame, table, wanted, merging)
                 return
             key = more.pop("primary-key", None)
             keys = None if key is None else [part.strip() for part in key.split(",")]
@@ -158,12 +159,6 @@ class PysparkAnswers(SparkCalls, FormatAnswers):
 
 def _refuse_table_options(name: TableName, more: Mapping[str, str], parts: Sequence[str]) -> None:
     """Raise UnsupportedStatementError for options that only a new table can get."""
-    merges = next((key for key in more if key.startswith(_MERGE)), None)
-    if merges is not None:
-        raise UnsupportedStatementError(
-            f"The option '{merges}' can only be set for the session.",
-            hint=f"spark.conf.set('spark.paimon.{merges}', 'true')",
-        )
     if more:
         raise UnsupportedStatementError(
             f"`{name}` exists: the option '{next(iter(more))}' is only for a new table.",

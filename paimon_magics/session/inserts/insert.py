@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
@@ -132,7 +133,11 @@ def run_insert(
     Raises errors of ours: for a statement that does not fit the table, before anything is written;
     JobError or InvalidValueError if the job fails; CommitConflictError if the commit does.
     """
-    merged = merge_columns(scope, insert, parameters, None if rows is None else rows.frame)
+    merged = (
+        merge_columns(scope, insert, parameters)
+        if rows is None
+        else merge_columns(scope, insert, parameters, rows.frame, rows.merging)
+    )
     prepared = prepare_insert(scope, insert, parameters, rows)
     outcome = _run_planned(scope, insert, prepared)
     outcome.notes = (*merged, *outcome.notes)
@@ -467,15 +472,20 @@ def insert_of_frame(name: TableName, *, overwrite: bool = False) -> Insert:
 
 
 def write_frame_to(
-    scope: StatementScope, frame: Any, name: TableName, mode: str | None = None
+    scope: StatementScope,
+    frame: Any,
+    name: TableName,
+    mode: str | None = None,
+    merging: Mapping[str, str] = MappingProxyType({}),
 ) -> Outcome:
     """Write `frame` to the table as `INSERT … BY NAME` does: columns match by name, missing columns
     get their default or NULL.
 
     Rows of this process are stored unchanged or refused; those of a Spark DataFrame are cast like a
     query's. `mode` is `append` (the default), `overwrite` (the whole table) or `dynamic` (the
-    partitions that receive rows; without partitions, the whole table). Raises InvalidValueError for
-    another mode or a value that is not a frame, and what an INSERT raises.
+    partitions that receive rows; without partitions, the whole table). `merging` are its options
+    `write.merge-schema`. Raises InvalidValueError for another mode or a value that is not a frame,
+    and what an INSERT raises.
     """
     check_mode(mode)
     check_written(scope, name, "INSERT")
@@ -483,8 +493,8 @@ def write_frame_to(
     insert = insert_of_frame(name, overwrite=mode != "append")
     partition_mode = "dynamic" if mode == "dynamic" else "static"
     # New columns need a type; values of the table's own columns are cast to theirs.
-    spark_rows = spark_frame(scope.spark, frame, void=merge_rules(scope) is None)
-    rows = GivenRows(spark_rows, partition_mode, is_own(frame))
+    spark_rows = spark_frame(scope.spark, frame, void=merge_rules(scope, merging) is None)
+    rows = GivenRows(spark_rows, partition_mode, is_own(frame), merging)
     try:
         outcome = run_insert(scope, insert, {}, rows)
     except PaimonMagicsError as error:

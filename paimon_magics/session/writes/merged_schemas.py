@@ -1,19 +1,22 @@
 """`write.merge-schema`: before an INSERT BY NAME or a MERGE its table gets the columns that the
 query or the source has.
 
-Asked for as with Paimon's connector, by Spark's configuration: `spark.paimon.write.merge-schema`,
-with `.type-widening` and `.explicit-cast` behind it. The schema is changed first, by a
-schema of its own, and stays changed if the write fails then, as in Paimon (`SchemaHelper`).
+Asked for as with Paimon's connector, by an option of a write, `write.merge-schema`, with
+`.type-widening` and `.explicit-cast` behind it, or by Spark's configuration, `spark.paimon.…`.
+The schema is changed first, by a schema of its own, and stays changed if the write fails then,
+as in Paimon (`SchemaHelper`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from paimon_magics.errors import InvalidTableError, InvalidValueError, PaimonMagicsError
 from paimon_magics.planning.formatting import count_text
+from paimon_magics.planning.reads.spark_settings import PAIMON_PREFIX
 from paimon_magics.planning.row_changes.merges import merged_table, plan_merge
 from paimon_magics.planning.schemas.alterations import plan_alteration
 from paimon_magics.planning.schemas.merged_columns import MergeRules, merged_columns
@@ -39,20 +42,32 @@ if TYPE_CHECKING:
     from paimon_magics.spark.handles import DataFrame
 
 
-_OPTION = "spark.paimon.write.merge-schema"
+MERGE_SCHEMA = "write.merge-schema"
 # Another writer may change the table at the same time, and even add the same column.
 _ATTEMPTS = 10
 
 _Changes = tuple[AddColumn | RetypeColumn, ...]
 
 
-def merge_rules(scope: StatementScope) -> MergeRules | None:
-    """What Spark's configuration asks for; None for no change of schemas. Raises InvalidValueError
-    for a value that is neither true nor false."""
-    if not _flag(scope, _OPTION):
+def merge_rules(
+    scope: StatementScope, options: Mapping[str, str] = MappingProxyType({})
+) -> MergeRules | None:
+    """What the `options` of a write ask for, else Spark's configuration; None for no change of
+    schemas. Raises InvalidValueError for a value that is neither true nor false."""
+
+    def flag(key: str) -> bool:
+        value = options.get(key) or scope.spark.conf.get(f"{PAIMON_PREFIX}{key}", None) or "false"
+        if value.lower() not in ("true", "false"):
+            raise InvalidValueError(
+                f"'{key}' is '{value}', but it must be true or false.",
+                hint=f"SET `{PAIMON_PREFIX}{key}` = true",
+            )
+        return value.lower() == "true"
+
+    if not flag(MERGE_SCHEMA):
         return None
-    widens = _flag(scope, f"{_OPTION}.type-widening")
-    return MergeRules(widens, widens and _flag(scope, f"{_OPTION}.explicit-cast"))
+    widens = flag(f"{MERGE_SCHEMA}.type-widening")
+    return MergeRules(widens, widens and flag(f"{MERGE_SCHEMA}.explicit-cast"))
 
 
 def merge_rules_of(scope: StatementScope, merge: MergeInto) -> MergeRules | None:
@@ -80,13 +95,15 @@ def merge_columns(
     insert: Insert,
     parameters: Mapping[str, object],
     frame: DataFrame | None = None,
+    options: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[str, ...]:
-    """Add or widen columns of an INSERT's table, if the settings say so, for all columns of its
-    query, or of `frame` in its place. Return notes for the Outcome on what was changed.
+    """Add or widen columns of an INSERT's table, if its `options` or the settings say so, for all
+    columns of its query, or of `frame` in its place. Return notes for the Outcome on what was
+    changed.
 
     Raises InvalidTableError for types that can't be merged, with nothing changed.
     """
-    rules = merge_rules(scope) if insert.by_name else None
+    rules = merge_rules(scope, options) if insert.by_name else None
     if rules is None:
         return ()
     if frame is None:
@@ -177,15 +194,6 @@ def _change_texts(changes: _Changes) -> tuple[str, ...]:
         columns = [f"{'.'.join(change.path)} {to_spark_sql(change.type)}" for change in chosen]
         texts += [f"{verb}: {', '.join(columns)}."] if columns else []
     return tuple(texts)
-
-
-def _flag(scope: StatementScope, key: str) -> bool:
-    value = (scope.spark.conf.get(key, "false") or "false").lower()
-    if value not in ("true", "false"):
-        raise InvalidValueError(
-            f"'{key}' is '{value}', but it must be true or false.", hint=f"SET `{key}` = true"
-        )
-    return value == "true"
 
 
 # What ALTER TABLE does to stored rows, in words: in the question before it runs, and in the

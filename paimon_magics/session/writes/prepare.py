@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -112,11 +112,13 @@ class GivenRows:
     """A frame that replaces an INSERT's source. `mode`, static or dynamic, replaces Spark's
     partitionOverwriteMode; `are_own` says that a program gave the rows. A frame whose last column
     is KIND has changes of rows (`with_changes`); one whose last column is ORIGIN has the number of
-    each row's origin there."""
+    each row's origin there. `merging` are options of how the table's columns are merged with its
+    own (`write.merge-schema`)."""
 
     frame: DataFrame
     mode: str | None = None
     are_own: bool = False
+    merging: Mapping[str, str] = field(default_factory=dict)
 
 
 def _checked(frame: DataFrame, table: Table) -> DataFrame:
