@@ -24,6 +24,7 @@ from paimon_magics.spark.casting import CHECK_FAILED
 from paimon_magics.statements.dialects.foreign_names import foreign_function_hint, foreign_type_hint
 from paimon_magics.statements.dialects.misreadings import misread
 from paimon_magics.statements.lexing.tokens import tokenize
+from paimon_magics.statements.queries.rewriting import METADATA_COLUMNS, ROW_ID_COLUMNS
 from paimon_magics.tables.stores.corruption import not_accessed, unread_by_java
 
 _T = TypeVar("_T")
@@ -48,14 +49,20 @@ _TRY = {
     "NUMERIC_VALUE_OUT_OF_RANGE": "try_cast(value AS TYPE) is NULL for such values",
 }
 _MISREAD = ("PARSE_SYNTAX_ERROR", "INVALID_STATEMENT_OR_CLAUSE", "INVALID_SET_SYNTAX")
-_METADATA_COLUMNS = (
-    "__paimon_file_path",
-    "__paimon_row_index",
-    "__paimon_partition",
-    "__paimon_bucket",
-    "__paimon_search_score",
-)
-"""Source: `PaimonMetadataColumn`. The columns of row ids are offered."""
+_HIDDEN_COLUMNS = {
+    **dict.fromkeys(
+        METADATA_COLUMNS,
+        "Only a query of a table, of its `$ro` or `$row_tracking` can name it, and only rows that "
+        "are loaded have it. `session.table` takes it in `columns` and `where`. The system table "
+        "`$files` has the paths, partitions and buckets of a table's files.",
+    ),
+    **dict.fromkeys(ROW_ID_COLUMNS, "Only tables with 'row-tracking.enabled' = 'true' have it."),
+    "__paimon_search_score": "Paimon's functions that search are not offered.",
+    "_metadata": "It is a column of Spark's own files. Tables have `__paimon_file_path`, "
+    "`__paimon_row_index`, `__paimon_partition` and `__paimon_bucket`.",
+}
+"""Hidden columns of Paimon's connector and of Spark, with what to know where one is missing.
+Source: `PaimonMetadataColumn`."""
 _PATTERN = "yyyy for the year, MM for the month, dd, HH, mm and ss: 'yyyy-MM-dd HH:mm:ss'"
 _CORRECT = "Correct the statement."
 _HINTS = {
@@ -230,12 +237,11 @@ def _wrong_name(
     """The error for a column, function, type, parameter, setting or table that Spark does not know;
     None for other conditions."""
     match kind:
-        case _ if kind.startswith("UNRESOLVED_COLUMN") and _metadata_column(parameters):
+        case _ if kind.startswith("UNRESOLVED_COLUMN") and _hidden_column(parameters):
+            name = _hidden_column(parameters)
             return UnsupportedStatementError(
-                f"`{_metadata_column(parameters)}` is a metadata column of Paimon's connector, "
-                "and no column here.",
-                hint="The system table `$files` has the paths, partitions and buckets of a table's "
-                "files. With 'row-tracking.enabled' = 'true' a row has the column `_ROW_ID`.",
+                f"`{name}` is a hidden column, which nothing that this statement reads has.",
+                hint=_HIDDEN_COLUMNS[name],
                 **place,
             )
         case _ if kind.startswith(("UNRESOLVED_COLUMN", "UNRESOLVED_USING_COLUMN")):
@@ -434,10 +440,10 @@ def _check_failed(message: str) -> InvalidValueError:
     )
 
 
-def _metadata_column(parameters: dict[str, str]) -> str:
-    """The metadata column of Paimon's connector that an unknown name means; "" for any other."""
-    name = parameters.get("objectName", "").rpartition(".")[2].strip("`")
-    return name if name.lower() in _METADATA_COLUMNS else ""
+def _hidden_column(parameters: dict[str, str]) -> str:
+    """The hidden column that an unknown name means; "" for any other."""
+    parts = parameters.get("objectName", "").lower().replace("`", "").split(".")
+    return next((name for name in _HIDDEN_COLUMNS if name.lower() in parts), "")
 
 
 def _proposal(wanted: str, proposal: str) -> str:

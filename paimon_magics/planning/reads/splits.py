@@ -34,7 +34,7 @@ class StoredFile:
     `deleted_rows` counts the stored rows with the kinds -U and -D, None if its writer did not
     record it. `first_row_id` and `write_columns` are set in tables with row tracking and data
     evolution. `sequence_number` replaces the stored numbers of all its rows
-    (`sequence.snapshot-ordering`); None keeps them.
+    (`sequence.snapshot-ordering`); None keeps them. `bucket` is set where it is shown.
     """
 
     path: str
@@ -50,6 +50,7 @@ class StoredFile:
     write_columns: tuple[str, ...] | None = None
     deletions: Deletions | None = None
     sequence_number: int | None = None
+    bucket: int = 0
 
     @property
     def is_dedicated(self) -> bool:
@@ -117,6 +118,26 @@ class ColumnsSplit:
 
 
 TaskSplit = MergeSplit | PlainSplit | DifferenceSplit | ColumnsSplit
+
+
+def file_splits(split: TaskSplit) -> tuple[PlainSplit, ...] | None:
+    """The split as splits of one file each; None if its rows are put together from several files,
+    so that no single file has them. Files of sections need not be merged if they are alone."""
+    groups: list[tuple[StoredFile, ...]]
+    match split:
+        case PlainSplit(files=files):
+            groups = [(file,) for file in files]
+        case ColumnsSplit(groups=columns):
+            groups = list(columns)
+        case MergeSplit(sections=sections):
+            groups = [tuple(file for run in section for file in run) for section in sections]
+            if any(file.deleted_rows != 0 for group in groups for file in group):
+                return None
+        case DifferenceSplit():
+            return None
+    if any(len(group) > 1 for group in groups):
+        return None
+    return tuple(PlainSplit(group) for group in groups)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,14 +7,35 @@ from dataclasses import dataclass
 from enum import Enum
 
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema
-from paimon_magics.statements.data_types import ArrayType, AtomicType, as_nullable
-from paimon_magics.statements.queries.rewriting import ROW_ID_COLUMNS
+from paimon_magics.statements.data_types import (
+    ArrayType,
+    AtomicType,
+    RowField,
+    RowType,
+    as_nullable,
+)
+from paimon_magics.statements.queries.rewriting import (
+    BUCKET,
+    FILE_PATH,
+    METADATA_COLUMNS,
+    PARTITION,
+    ROW_ID_COLUMNS,
+    ROW_INDEX,
+)
 
 ROW_ID, SEQUENCE_NUMBER = ROW_ID_COLUMNS
 # Field ids as in `SpecialFields`.
 _ROWKIND = Column(2147483643, "rowkind", AtomicType("STRING"))
 _SEQUENCE = Column(2147483646, SEQUENCE_NUMBER, AtomicType("BIGINT", (), nullable=False))
 _ROW_ID = Column(2147483642, ROW_ID, AtomicType("BIGINT", (), nullable=False))
+# Field ids as in `PaimonMetadataColumn`.
+_METADATA = {
+    ROW_INDEX: Column(2147483547, ROW_INDEX, AtomicType("BIGINT")),
+    FILE_PATH: Column(2147483546, FILE_PATH, AtomicType("STRING")),
+    BUCKET: Column(2147483544, BUCKET, AtomicType("INT")),
+}
+PLACE_COLUMNS = (FILE_PATH, ROW_INDEX)
+"""The metadata columns of rows that are each stored in one file."""
 
 
 INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = range(4)
@@ -44,15 +65,23 @@ class ViewKind(Enum):
 @dataclass(frozen=True, slots=True)
 class RowView:
     """How rows are shown. `sequence_numbers` adds the column `_SEQUENCE_NUMBER`
-    (`table-read.sequence-number.enabled`)."""
+    (`table-read.sequence-number.enabled`). `metadata` are columns on where a row is stored, behind
+    all others."""
 
     kind: ViewKind
     sequence_numbers: bool = False
+    metadata: tuple[Column, ...] = ()
 
     @property
     def keeps_retracts(self) -> bool:
         """Whether rows of the kinds -U and -D are shown."""
         return self.kind in (ViewKind.AUDIT_LOG, ViewKind.BINLOG)
+
+    @property
+    def partition_keys(self) -> tuple[str, ...]:
+        """The partition columns that the metadata columns show."""
+        types = (column.type for column in self.metadata)
+        return tuple(f.name for type in types if isinstance(type, RowType) for f in type.fields)
 
 
 def view_named(system_table: str | None) -> ViewKind | None:
@@ -83,12 +112,30 @@ def row_id_columns(schema: TableSchema, names: Collection[str] | None) -> tuple[
     return tuple(column for column in both if names is None or column.name.lower() in names)
 
 
+def metadata_columns(
+    schema: TableSchema, kind: ViewKind | None, names: Collection[str]
+) -> tuple[Column, ...]:
+    """The metadata columns among `names` that a view of a table shows. A column of the table's own
+    goes before one of the same name."""
+    if kind not in (ViewKind.TABLE, ViewKind.READ_OPTIMIZED, ViewKind.ROW_TRACKING):
+        return ()
+    own = {name.lower() for name in schema.column_names}
+    keys = (schema.column(key) for key in schema.partition_keys)
+    fields = tuple(RowField(key.name, as_nullable(key.type, True)) for key in keys)
+    partition = Column(2147483545, PARTITION, RowType(fields))
+    return tuple(
+        _METADATA.get(name, partition)
+        for name in METADATA_COLUMNS
+        if name in names and name not in own
+    )
+
+
 def shown_columns(columns: Iterable[Column], view: RowView) -> tuple[Column, ...]:
     """The columns of the view on a table with `columns`."""
     if view.kind is ViewKind.ROW_TRACKING:
-        return (*columns, _ROW_ID, _SEQUENCE)
+        return (*columns, _ROW_ID, _SEQUENCE, *view.metadata)
     if not view.keeps_retracts:
-        return tuple(columns)
+        return (*columns, *view.metadata)
     system = (_ROWKIND, _SEQUENCE) if view.sequence_numbers else (_ROWKIND,)
     if view.kind is ViewKind.BINLOG:
         columns = (

@@ -10,10 +10,15 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from paimon_magics.coordinator.client.small_inserts import buffered_entries
-from paimon_magics.errors import InvalidValueError, StatementError, UnknownNameError
+from paimon_magics.errors import (
+    InvalidValueError,
+    StatementError,
+    UnknownNameError,
+    UnsupportedStatementError,
+)
 from paimon_magics.planning.formatting import shortened
 from paimon_magics.planning.reads.read_points import Latest, point_of_read
-from paimon_magics.planning.reads.views import ViewKind
+from paimon_magics.planning.reads.views import ViewKind, metadata_columns
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.planning.writes.inserts import takes_small_inserts
 from paimon_magics.session.connection import NamedView
@@ -44,7 +49,13 @@ from paimon_magics.statements.queries.plain_queries import (
     whole_aggregates,
 )
 from paimon_magics.statements.queries.query_traits import adds_no_rows, used_names
-from paimon_magics.statements.queries.rewriting import current_names, stars_without_row_ids
+from paimon_magics.statements.queries.rewriting import (
+    ROW_ID_COLUMNS,
+    Replacement,
+    all_columns_word,
+    current_names,
+    stars_without_hidden,
+)
 from paimon_magics.statements.statement import QueryText, TableReference
 from paimon_magics.tables.schema.types import arrow_schema
 from paimon_magics.tables.snapshots.targets import TableState
@@ -109,8 +120,8 @@ def frame_of_views(
         if isinstance(read, KnownRow):
             assert wanted is not None
             return _known_frame(reading, query, wanted, read)
-        views, with_ids = read
-        more = stars_without_row_ids(statement, query, with_ids) if with_ids else ()
+        views, with_hidden = read
+        more = _stars_without_hidden(statement, query, with_hidden)
         if selection is not None:
             more = (*more, *selection.replacements)
         names_here = scope.settings.catalog_name, scope.database
@@ -173,7 +184,7 @@ class _Reading:
         known = chosen.table if chosen is not None and is_target else None
         meaning = relation_of(self.scope, reference, self.statement, self.bound, self.names, known)
         if chosen is not None and chosen.shows_row_ids and isinstance(meaning, Relation):
-            meaning = replace(meaning, names_row_ids=True)
+            meaning = replace(meaning, hidden=meaning.hidden.union(ROW_ID_COLUMNS))
         if chosen is None or not isinstance(meaning, Relation) or meaning.name != chosen.table:
             return meaning
         if not meaning.options:
@@ -199,11 +210,11 @@ def _known_frame(
 
 def _views(
     reading: _Reading, query: QueryText, aggregates: tuple[AggregateCall, ...]
-) -> tuple[list[tuple[TableReference, str]], list[TableReference]] | KnownRow:
-    """The views of the references, and the references whose views have the ids of rows. Or, if the
+) -> tuple[list[tuple[TableReference, str]], list[_WithHidden]] | KnownRow:
+    """The views of the references, and the references whose views show hidden columns. Or, if the
     query is nothing but `aggregates` of its one reference, their results where they are known."""
     scope, statement, leases = reading.scope, reading.statement, reading.leases
-    views, with_ids = [], []
+    views, with_hidden = [], []
     frames: dict[str, str] = {}
     for reference in query.references:
         given_frame = reading.frame_for(reference)
@@ -229,8 +240,9 @@ def _views(
                         reading.rows.extend(() if known is None else (known,))
                         if reading.selects_from(query, reference):
                             leases.plan = reads_of(frame).plan
-                        if relation.names_row_ids and _shows_row_ids(scope, relation):
-                            with_ids.append(reference)
+                        hidden = hidden_shown(scope, relation) if relation.hidden else ()
+                        if hidden:
+                            with_hidden.append((reference, hidden))
                 case FileRelation() as files:
                     check_settings(scope)
                     view = scope.views.pass_by(frame_of_files(scope, files))
@@ -250,7 +262,7 @@ def _views(
                     leases.hold_of(narrow)
                     view = scope.views.pass_by(narrow)
             views.append((reference, view))
-    return views, with_ids
+    return views, with_hidden
 
 
 def metadata_frame(scope: StatementScope, relation: Relation) -> DataFrame:
@@ -293,11 +305,35 @@ def _view_of(
     return table_read.view, table_read.frame
 
 
-def _shows_row_ids(scope: StatementScope, relation: Relation) -> bool:
-    """Whether a table, no system table, is shown with the ids of its rows."""
-    if relation.name.system_table is not None:
-        return False
-    return kind_of(table_of(scope, relation), relation) is ViewKind.ROW_TRACKING
+_WithHidden = tuple[TableReference, tuple[str, ...]]
+
+
+def hidden_shown(scope: StatementScope, relation: Relation) -> tuple[str, ...]:
+    """The hidden columns that the view of a relation has."""
+    table = table_of(scope, relation)
+    kind = kind_of(table, relation)
+    is_tracked = kind is ViewKind.ROW_TRACKING and relation.name.system_table is None
+    metadata = metadata_columns(table.schema, kind, relation.hidden)
+    return (*(ROW_ID_COLUMNS if is_tracked else ()), *(column.name for column in metadata))
+
+
+def _stars_without_hidden(
+    statement: str, query: QueryText, with_hidden: Sequence[_WithHidden]
+) -> tuple[Replacement, ...]:
+    """The replacements by which a query's stars leave hidden columns out. Raises
+    UnsupportedStatementError for a query that uses all columns of a table in another way."""
+    if not with_hidden:
+        return ()
+    word = all_columns_word(statement, query)
+    if word is not None:
+        (reference, hidden), *_ = with_hidden
+        raise UnsupportedStatementError(
+            f"`{hidden[0]}` is a hidden column of `{reference.name}`, and {word} uses all columns.",
+            hint=f"Write (SELECT *, {hidden[0]} FROM {reference.name}) in place of the table.",
+            statement=statement,
+            position=reference.range.start,
+        )
+    return stars_without_hidden(statement, query, with_hidden)
 
 
 # A table together with small inserts that are acknowledged but not loaded yet.
@@ -319,7 +355,7 @@ def buffered_frame(
     name = relation.name
     if name.system_table is not None or name.branch is not None or relation.options:
         return None
-    relation = replace(relation, names_row_ids=False)  # such rows have no ids yet
+    relation = replace(relation, hidden=frozenset())  # such rows have no ids and places yet
     table = scope.tables.load(name)
     if not takes_small_inserts(table.schema) or _reads_another_state(table.schema):
         return None

@@ -30,6 +30,7 @@ from paimon_magics.spark.stores import spelled
 from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.statements.data_types import contains_type
 from paimon_magics.statements.queries.plain_queries import AggregateCall
+from paimon_magics.statements.queries.rewriting import ROW_ID_COLUMNS
 from paimon_magics.statements.statement import TableName
 from paimon_magics.statements.types.type_text import to_spark_sql
 from paimon_magics.tables.reading.data_read import DataRead, ReadRequest, plan_data_read
@@ -108,6 +109,7 @@ def _planned_read(
         key = (
             table.location, table.name.branch, table.schema, point.identity, kind,
             relation.options, zone, relation.filters, repr(relation.bound), relation.unordered,
+            relation.hidden,
             with_entries,
         )  # fmt: skip
         if not _hold(leases, table.name, point):
@@ -285,7 +287,7 @@ def limits_of(scope: StatementScope, read: DataRead, relation: Relation) -> Loca
 
 def kind_of(table: Table, relation: Relation) -> ViewKind | None:
     """What of the table a query shows; None for system tables that don't show rows."""
-    named = relation.names_row_ids
+    named = not relation.hidden.isdisjoint(ROW_ID_COLUMNS)
     return shown_kind(table.schema, relation.name.system_table, names_row_ids=named)
 
 
@@ -330,6 +332,7 @@ def _read(
 ) -> DataRead:
     request = ReadRequest(
         kind_of(table, relation) or ViewKind.TABLE,
+        metadata=relation.hidden.difference(ROW_ID_COLUMNS),
         options=dict(relation.options),
         zone=scope.zone,
         filters=relation.filters,

@@ -17,7 +17,7 @@ from paimon_magics.spark.failures import translate
 from paimon_magics.statements.queries.plain_queries import AggregateCall
 from paimon_magics.statements.queries.query_text import with_markers_apart
 from paimon_magics.statements.queries.query_traits import input_file_call, lists_null, random_part
-from paimon_magics.statements.queries.rewriting import Replacement, names_row_ids
+from paimon_magics.statements.queries.rewriting import Replacement, hidden_columns_of
 from paimon_magics.statements.statement import ColumnFilter, TableName, TableReference, TimeTravel
 
 if TYPE_CHECKING:
@@ -37,12 +37,12 @@ class Relation:
     `names` are all names in the query, in lower case: columns not among them need not be read. None
     if the query may use any column. `filters` are conditions that the query applies, `bound` the
     values of the bind names in them. `unordered`: rows may come in any order. `snapshot_id` is the
-    latest snapshot (0 for none), if the caller has determined it already. `names_row_ids`: the
-    query may name the ids of rows, which a table with row tracking then shows. `rows_wanted` is
-    the upper bound on the rows needed (LIMIT without ORDER BY); None for all. `lists_null`: a
-    condition may compare a column with a list that has NULL in it. `file_call` is a call by which
-    the query asks for the files of rows. `aggregates` are set if the query is nothing but these, of
-    all rows that meet `filters`.
+    latest snapshot (0 for none), if the caller has determined it already. `hidden` are
+    the hidden columns that the query may name, which are shown if the table has them.
+    `rows_wanted` is the upper bound on the rows needed (LIMIT without ORDER BY); None for all.
+    `lists_null`: a condition may compare a column with a list that has NULL in it. `file_call` is a
+    call by which the query asks for the files of rows. `aggregates` are set if the query is nothing
+    but these, of all rows that meet `filters`.
     """
 
     name: TableName
@@ -52,7 +52,7 @@ class Relation:
     bound: tuple[tuple[str, object], ...] = ()
     unordered: bool = False
     snapshot_id: int | None = None
-    names_row_ids: bool = False
+    hidden: frozenset[str] = frozenset()
     rows_wanted: int | None = None
     lists_null: bool = False
     file_call: str | None = None
@@ -89,7 +89,7 @@ def relation_of(
         reference.filters,
         values,
         reference.unordered,
-        names_row_ids=names_row_ids(statement),
+        hidden=hidden_columns_of(statement, reference),
         rows_wanted=reference.rows_wanted,
         lists_null=lists_null(statement, bound),
         file_call=input_file_call(statement),

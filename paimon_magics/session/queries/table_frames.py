@@ -11,7 +11,7 @@ from paimon_magics.planning.reads.column_texts import calls_of_a_row, mentioned
 from paimon_magics.planning.reads.views import shown_columns
 from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.session.connection import Connection
-from paimon_magics.session.queries.frames import buffered_frame, metadata_frame
+from paimon_magics.session.queries.frames import buffered_frame, hidden_shown, metadata_frame
 from paimon_magics.session.queries.planned_reads import (
     KeptRead,
     SnapshotLeases,
@@ -28,6 +28,7 @@ from paimon_magics.spark.reading import read_frame
 from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.statements.queries.plain_queries import ChosenColumn, PlainQuery
 from paimon_magics.statements.queries.query_traits import lists_null
+from paimon_magics.statements.queries.rewriting import hidden_columns_named
 from paimon_magics.statements.statement import ColumnFilter, TableName
 from paimon_magics.tables.reading.data_read import ReadRequest, plan_data_read
 from paimon_magics.tables.reading.known_rows import row_count
@@ -78,6 +79,8 @@ def chosen_of_table(
     """
     condition = _condition(where)
     all_options = with_settings(scope, name, options)
+    texts = columns if isinstance(columns, Sequence) and not isinstance(columns, str) else ()
+    hidden = hidden_columns_named(" ".join([*map(str, texts), condition or ""]))
     frame, source = _frame_and_source(
         scope,
         name,
@@ -85,10 +88,14 @@ def chosen_of_table(
         include_buffer=include_buffer,
         in_order=False,
         lists_null=condition is not None and lists_null(condition, {}),
+        hidden=hidden,
     )
     if columns is None and condition is None:
         return frame
-    names = _chosen(columns, frame.columns, name)
+    known = frame.columns
+    if columns is None and hidden and source is not None:  # all columns, as `*` shows them
+        known = [column for column in known if column not in source.hidden]
+    names = _chosen(columns, known, name)
     if condition is None and names == tuple(frame.columns):
         return frame
     with errors_translated(condition or ""):
@@ -111,7 +118,7 @@ def frame_of_plain_query(
     query is not of a table's data, or each row may depend on others. `names` are those of the
     columns, None for the query's own."""
     relation = relation_of(scope, plain.reference, statement, {})
-    if not isinstance(relation, Relation) or is_metadata(relation.name):
+    if not isinstance(relation, Relation) or is_metadata(relation.name) or relation.hidden:
         return None
     texts = [column.text for column in plain.columns or ()]
     if not all(map(calls_of_a_row, [*texts, plain.where or ""])):
@@ -169,9 +176,10 @@ def _frame_and_source(
     include_buffer: bool,
     in_order: bool,
     lists_null: bool = False,
-) -> tuple[DataFrame, Source | None]:
+    hidden: frozenset[str] = frozenset(),
+) -> tuple[DataFrame, _TableSource | None]:
     items = tuple(sorted((options or {}).items()))
-    relation = Relation(name, items, unordered=not in_order, lists_null=lists_null)
+    relation = Relation(name, items, unordered=not in_order, hidden=hidden, lists_null=lists_null)
     if is_metadata(name):
         return metadata_frame(scope, relation), None
     with SnapshotLeases(scope.committer) as leases:
@@ -210,6 +218,11 @@ class _TableSource:
     def columns(self) -> Sequence[Column]:
         """The columns that the view on the table shows."""
         return shown_columns(self.first.read.schema.columns, self.first.read.view)
+
+    @property
+    def hidden(self) -> Sequence[str]:
+        """The columns that the frame has, though the table's star leaves them out."""
+        return hidden_shown(StatementScope(self.connection), self.relation)
 
     @property
     def is_small(self) -> bool:

@@ -83,7 +83,7 @@ from paimon_magics.spark.sizes import COMPRESSED_AT_MOST, estimate
 from paimon_magics.spark.writing import JobWritten
 from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.statements.queries.query_traits import random_part
-from paimon_magics.statements.queries.rewriting import names_row_ids
+from paimon_magics.statements.queries.rewriting import ROW_ID_COLUMNS, hidden_columns_named
 from paimon_magics.statements.statement import DeleteAction, Insert, MergeInto, TableReference
 from paimon_magics.tables.snapshots.latest import latest_snapshot_id, latest_state
 from paimon_magics.tables.table import Table
@@ -224,7 +224,8 @@ def _planned(
     # Taken before the rows are selected: a later commit then counts as newer than the plan.
     base, manifest_list = latest_state(table)
     method = _method_of_merge(table, merge)
-    shows_ids = names_row_ids(merge.text[merge.within.range.start :])
+    named = hidden_columns_named(merge.text[merge.within.range.start :])
+    shows_ids = not named.isdisjoint(ROW_ID_COLUMNS)
     name = replace(table.name, system_table=None)
     chosen = Selection(name, base, -1, (), shows_row_ids=shows_ids)
     rows = _source(scope, merge, parameters, chosen, source)

@@ -33,8 +33,14 @@ _BEHIND_ITEM = frozenset({",", "FROM", "WHERE", "LIMIT", "UNION", "EXCEPT", "INT
 
 
 ROW_ID_COLUMNS = ("_ROW_ID", "_SEQUENCE_NUMBER")
+FILE_PATH, ROW_INDEX, PARTITION, BUCKET = METADATA_COLUMNS = (
+    "__paimon_file_path",
+    "__paimon_row_index",
+    "__paimon_partition",
+    "__paimon_bucket",
+)
 
-_NAMES = frozenset(name.lower() for name in ROW_ID_COLUMNS)
+_HIDDEN = {name.lower(): name for name in (*ROW_ID_COLUMNS, *METADATA_COLUMNS)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,33 +239,74 @@ def newest_partitions(text: str) -> tuple[NewestPartition, ...]:
     return tuple(calls)
 
 
-# Columns that a table has but `*` does not show: the ids and sequence numbers of its rows.
+# Columns that a table has but `*` does not show: the ids and sequence numbers of its rows, and
+# where each row is stored.
 #
 # Spark's own hidden columns do not survive a view, so that the view of such a table has them as
 # columns, and `*` leaves them out. Source: `BaseScan`, `SparkTable.metadataColumns` of
 # Paimon's Spark connector.
 
+_SHOWING_ALL = frozenset({"NATURAL", "PIVOT", "UNPIVOT", "TABLE"})
 
-def names_row_ids(text: str) -> bool:
-    """Whether a text may name one of the columns."""
+
+def hidden_columns_named(text: str) -> frozenset[str]:
+    """The hidden columns that a text may name."""
     lowered = text.lower()
-    return any(name in lowered for name in _NAMES)
+    return frozenset(name for lower, name in _HIDDEN.items() if lower in lowered)
 
 
-def stars_without_row_ids(
-    statement: str, query: QueryText, references: Sequence[TableReference]
+def hidden_columns_of(statement: str, reference: TableReference) -> frozenset[str]:
+    """The hidden columns that a statement may name of a table: by its alias, or in the SELECT that
+    reads it."""
+    if not hidden_columns_named(statement):
+        return frozenset()
+    tokens = tokenize(statement)
+    select = _select_of(tokens, reference.range.start)
+    named = set()
+    for at, token in enumerate(tokens):
+        if token.kind in IDENTIFIER_KINDS:
+            column = _HIDDEN.get(token.name.lower())
+        else:  # IDENTIFIER('t.…')
+            column = _HIDDEN.get((token.value or "").rpartition(".")[2].strip("`").lower())
+        if column is None:
+            continue
+        if at and tokens[at - 1].text == ".":
+            is_own = tokens[at - 2].name.lower() == reference.alias.lower()
+        else:
+            is_own = select is None or _select_of(tokens, token.start) == select
+        if is_own or token.kind not in IDENTIFIER_KINDS:
+            named.add(column)
+    return frozenset(named)
+
+
+def all_columns_word(statement: str, query: QueryText) -> str | None:
+    """The first word of a query that uses all columns of a table without a star, hidden ones among
+    them; None without one."""
+    tokens = query_tokens(statement, query)
+    if tokens and tokens[0].upper == "FROM" and all(t.upper != "SELECT" for t in tokens):
+        return "FROM"
+    for token in tokens:
+        if token.text == "|>" or (token.kind == "word" and token.upper in _SHOWING_ALL):
+            return token.text
+    return None
+
+
+def stars_without_hidden(
+    statement: str,
+    query: QueryText,
+    references: Sequence[tuple[TableReference, Sequence[str]]],
 ) -> tuple[Replacement, ...]:
-    """The replacements by which `*` and `t.*` leave the columns of `references` out. Only stars of
-    the SELECT that reads a table show its columns."""
+    """The replacements by which `*` and `t.*` leave the hidden columns of `references` out. Only
+    stars of the SELECT that reads a table show its columns."""
     tokens = query_tokens(statement, query)
     hidden: dict[int, list[str]] = {}
-    for reference in references:
-        select = _select_of(tokens, reference)
+    for reference, columns in references:
+        select = _select_of(tokens, reference.range.start)
         for star in _stars(tokens, select) if select is not None else ():
             owner = tokens[star - 2] if tokens[star - 1].text == "." else None
             if owner is None or owner.name.lower() == reference.alias.lower():
                 alias = quoted(reference.alias)
-                hidden.setdefault(star, []).extend(f"{alias}.{column}" for column in ROW_ID_COLUMNS)
+                hidden.setdefault(star, []).extend(f"{alias}.{column}" for column in columns)
     return tuple(_exception(tokens, star, names) for star, names in hidden.items())
 
 
@@ -274,12 +321,12 @@ def _exception(tokens: Sequence[Token], star: int, names: Sequence[str]) -> Repl
     return TextRange(place, place), f" EXCEPT ({listed})"
 
 
-def _select_of(tokens: Sequence[Token], reference: TableReference) -> int | None:
-    """The index of the SELECT in whose FROM a reference stands, in brackets or not."""
+def _select_of(tokens: Sequence[Token], position: int) -> int | None:
+    """The index of the innermost SELECT that a position in the text belongs to."""
     depth = 0
     for index in range(len(tokens) - 1, -1, -1):
         token = tokens[index]
-        if token.start >= reference.range.start:
+        if token.start >= position:
             continue
         if token.text in CLOSING:
             depth += 1
@@ -291,23 +338,29 @@ def _select_of(tokens: Sequence[Token], reference: TableReference) -> int | None
 
 
 def _stars(tokens: Sequence[Token], select: int) -> Iterator[int]:
-    """The indexes of the stars among the columns of a SELECT."""
-    depth = 0
+    """The indexes of the stars among the columns of a SELECT, also in calls: `struct(*)`."""
+    depth, below = 0, None
     for index in range(select + 1, len(tokens)):
         token = tokens[index]
         if token.text in CLOSING.values():
             depth += 1
         elif token.text in CLOSING:
             depth -= 1
+            below = below if below is not None and depth >= below else None
+        elif token.kind == "word" and token.upper == "SELECT" and depth and below is None:
+            below = depth
         elif not depth and token.kind == "word" and token.upper == "FROM":
             return
-        elif not depth and token.text == "*" and _is_all(tokens, index):
+        elif below is None and token.text == "*" and _is_all(tokens, index):
             yield index
 
 
 def _is_all(tokens: Sequence[Token], index: int) -> bool:
-    """Whether a star means all columns: `SELECT *`, `, *` or `t.*`, not a product."""
+    """Whether a star means all columns: `SELECT *`, `, *`, `struct(*)` or `t.*`; not a product, and
+    not `count(*)`."""
     before = tokens[index - 1]
     if before.text == ".":
         return tokens[index - 2].kind in IDENTIFIER_KINDS
+    if before.text == "(":
+        return tokens[index - 2].kind == "word" and tokens[index - 2].upper != "COUNT"
     return before.text == "," or before.upper in ("SELECT", "DISTINCT", "ALL")

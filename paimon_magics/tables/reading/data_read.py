@@ -6,7 +6,7 @@ The same plan serves the table, `$audit_log`, `$binlog`, `$ro` and `$row_trackin
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,10 +18,17 @@ from paimon_magics.columnar.merging import KIND, SEQUENCE
 from paimon_magics.errors import UnsupportedStatementError
 from paimon_magics.planning.reads.predicates import ColumnPredicate, column_predicates
 from paimon_magics.planning.reads.read_points import check_readable, point_of_read, read_options
-from paimon_magics.planning.reads.splits import PlainSplit, StoredFile, TaskSplit
-from paimon_magics.planning.reads.views import ROW_ID, RowView, ViewKind
+from paimon_magics.planning.reads.splits import PlainSplit, StoredFile, TaskSplit, file_splits
+from paimon_magics.planning.reads.views import (
+    PLACE_COLUMNS,
+    ROW_ID,
+    RowView,
+    ViewKind,
+    metadata_columns,
+)
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.statements.clauses.names import table_text
+from paimon_magics.statements.queries.rewriting import ROW_INDEX
 from paimon_magics.statements.statement import ColumnFilter
 from paimon_magics.tables.manifests.live_files import ManifestCache
 from paimon_magics.tables.reading.data_files import FileReader
@@ -30,7 +37,7 @@ from paimon_magics.tables.reading.table_files import check_types, file_access, o
 from paimon_magics.tables.schema.alterations import schema_of
 from paimon_magics.tables.schema.history import TableSchemas
 from paimon_magics.tables.schema.merge_rule import merge_rule
-from paimon_magics.tables.schema.types import fields_of, orc_legacy_zone
+from paimon_magics.tables.schema.types import arrow_type, fields_of, orc_legacy_zone
 from paimon_magics.tables.snapshots.targets import Difference, TableState, Target
 from paimon_magics.tables.snapshots.time_travel import find_target
 from paimon_magics.tables.splits.planning import PlannedSplits, TableScan
@@ -73,7 +80,8 @@ class DataRead:
         names = tuple(columns)
         if isinstance(self.target, Difference):  # it compares whole rows
             return replace(self, reader=replace(reader, columns=names))
-        needed = {*names, *(_needed(reader.rule) if reader.rule is not None else ())}
+        needed = {*names, *self.view.partition_keys}
+        needed |= _needed(reader.rule) if reader.rule is not None else set()
         wanted = tuple(field for field in self.fields if field.name in needed)
         files = replace(reader.files, wanted=wanted)
         return replace(self, reader=replace(reader, files=files, columns=names))
@@ -108,7 +116,8 @@ class DataRead:
 class ReadRequest:
     """What a query asks of a table, in one of its views.
 
-    `columns` are the columns that it needs, None for all. `options` are Paimon's read options,
+    `columns` are the columns that it needs, None for all. `metadata` are the names of metadata
+    columns that it shows, of those that the view has. `options` are Paimon's read options,
     `zone` is the time zone of times in them. `filters` are conditions by which files and row groups
     are pruned, with the values `bound` to their bind names. `unordered`: rows may come in any
     order. If `partitions` (serialized) are given, only these are read. Of a state of a table with
@@ -117,6 +126,7 @@ class ReadRequest:
 
     kind: ViewKind = ViewKind.TABLE
     columns: Sequence[str] | None = None
+    metadata: frozenset[str] = frozenset()
     options: Mapping[str, str] = field(default_factory=dict)
     zone: str = "UTC"
     filters: Sequence[ColumnFilter] = ()
@@ -154,7 +164,7 @@ def plan_data_read(
     scan = TableScan(
         table.name,
         schema,
-        row_view(schema, request.kind),
+        row_view(schema, request.kind, request.metadata),
         column_predicates(request.filters, schema.columns, request.bound),
         request.unordered,
         request.partitions,
@@ -163,14 +173,17 @@ def plan_data_read(
     )
     manifests = manifests or ManifestCache(table.paimon)
     planned = plan_splits(table, scan, target, manifests, schemas)
+    _check_places(scan, planned)
     stores = planned.stores_elsewhere | {own_store(table)}
     stored = {schema_id: schemas.fields(schema_id) for schema_id in planned.schema_ids}
     check_types(table, fields, stored)
     rule = merge_rule(schema) if schema.is_primary_key_table else None
     names = tuple(f.name for f in fields) if request.columns is None else tuple(request.columns)
     needed = {f.name for f in fields} if isinstance(target, Difference) else set(names)
+    needed |= set(scan.view.partition_keys)
     if rule is not None:
         needed |= _needed(rule)
+    shows_places = any(column.name == ROW_INDEX for column in scan.view.metadata)
     files = FileReader(
         access=file_access(table, stores),
         schemas=stored,
@@ -179,11 +192,27 @@ def plan_data_read(
         batch_rows=batch_rows,
         table=table_text(replace(table.name, system_table=None)),
         with_row_ids=request.kind is ViewKind.ROW_TRACKING,
+        first_place=0 if shows_places else None,
         legacy_zone=orc_legacy_zone(schema),
         conditions=tuple(_conditions(fields, scan.predicates, scan.view)),
     )
     reader = SplitReader(files, rule, scan.view, names)
     return DataRead(target, scan, fields, planned, reader, schemas, stores)
+
+
+def _check_places(scan: TableScan, planned: PlannedSplits) -> None:
+    """Raise UnsupportedStatementError where the place of a row is shown that no file has as it
+    is."""
+    names = [column.name for column in scan.view.metadata if column.name in PLACE_COLUMNS]
+    if not names or all(file_splits(split) is not None for split in planned.splits):
+        return
+    table = table_text(replace(scan.name, system_table=None))
+    raise UnsupportedStatementError(
+        f"`{names[0]}` can't tell where rows of {table} are stored: they are put together from "
+        "several files, so no single file has these rows as they are shown.",
+        hint=f"CALL sys.compact(table => '{table}') merges them into files of their own. Tables "
+        "without a primary key and those with deletion vectors always have places.",
+    )
 
 
 def _conditions(
@@ -195,8 +224,9 @@ def _conditions(
         yield by_name[predicate.column], predicate
 
 
-def row_view(schema: TableSchema, kind: ViewKind) -> RowView:
-    """The view of a kind. Raises UnsupportedStatementError for a table that does not have it."""
+def row_view(schema: TableSchema, kind: ViewKind, metadata: Collection[str] = ()) -> RowView:
+    """The view of a kind, with the metadata columns of these names. Raises
+    UnsupportedStatementError for a table that does not have it."""
     if kind is ViewKind.ROW_TRACKING and not schema.row_tracking_enabled:
         raise UnsupportedStatementError(
             "`$row_tracking` needs a table with row ids, and this table has none.",
@@ -205,7 +235,7 @@ def row_view(schema: TableSchema, kind: ViewKind) -> RowView:
     numbers = kind in (ViewKind.AUDIT_LOG, ViewKind.BINLOG) and schema.flag(
         "table-read.sequence-number.enabled"
     )
-    return RowView(kind, numbers)
+    return RowView(kind, numbers, metadata_columns(schema, kind, metadata))
 
 
 def shown_schema(read: DataRead) -> pa.Schema:
@@ -223,6 +253,7 @@ def shown_schema(read: DataRead) -> pa.Schema:
     ]
     if read.view.kind is ViewKind.ROW_TRACKING:
         columns += [pa.field(ROW_ID, pa.int64()), pa.field(SEQUENCE, pa.int64())]
+    columns += [pa.field(column.name, arrow_type(column.type)) for column in read.view.metadata]
     return pa.schema([*system, *columns])
 
 

@@ -177,6 +177,7 @@ def _keys_first(read: DataRead, split: TaskSplit) -> TaskSplit:
     rule = read.reader.rule
     wins = rule is not None and rule.engine.keeps_whole_rows
     wins = wins and isinstance(read.target, TableState) and not read.view.keeps_retracts
+    wins = wins and not read.view.metadata
     if wins and isinstance(split, PlainSplit):
         return MergeSplit(tuple(((file,),) for file in split.files))
     return split

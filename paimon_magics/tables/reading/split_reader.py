@@ -42,11 +42,14 @@ from paimon_magics.planning.reads.splits import (
     Section,
     StoredFile,
     TaskSplit,
+    file_splits,
 )
 from paimon_magics.planning.reads.views import DELETE, KIND_NAMES, ROW_ID, RowView, ViewKind
+from paimon_magics.statements.queries.rewriting import BUCKET, FILE_PATH, ROW_INDEX
 from paimon_magics.tables.reading.data_files import FileReader
 from paimon_magics.tables.reading.evolving_files import side_by_side
 from paimon_magics.tables.stores.file_formats import batch_of, parquet_file
+from paimon_magics.tables.stores.paths import java_path
 
 _BEFORE = "_BEFORE"
 
@@ -68,6 +71,15 @@ class SplitReader:
 
     def rows(self, split: TaskSplit) -> Iterator[pa.RecordBatch]:
         """The rows of a split as the view shows them. Row kinds are Paimon's numbers."""
+        if not self.view.metadata:
+            yield from self._rows(split)
+            return
+        for part in file_splits(split) or (split,):
+            if part.files:
+                for batch in self._rows(part):
+                    yield self._with_metadata(batch, part.files[0])
+
+    def _rows(self, split: TaskSplit) -> Iterator[pa.RecordBatch]:
         match split:
             case MergeSplit(sections=sections):
                 yield from self._shown(self._merged(sections), packed=False)
@@ -80,6 +92,29 @@ class SplitReader:
                 reader = replace(self.files, conditions=())
                 yield from self._shown(side_by_side(reader, groups), packed=True)
 
+    def _with_metadata(self, batch: pa.RecordBatch, file: StoredFile) -> pa.RecordBatch:
+        """The batch with the view's metadata columns in place of what they are made of. All its
+        rows are of the bucket of `file`, and in that file if their places are shown."""
+        count, keys = batch.num_rows, self.view.partition_keys
+        arrays = {name: batch.column(name) for name in batch.schema.names}
+        for column in self.view.metadata:
+            match column.name:
+                case name if name == FILE_PATH:
+                    array = pa.repeat(pa.scalar(java_path(file.path)), count)
+                case name if name == ROW_INDEX:
+                    array = arrays.pop(PLACE)
+                case name if name == BUCKET:
+                    array = pa.array(np.full(count, file.bucket, dtype=np.int32))
+                case _ if keys:
+                    array = pa.StructArray.from_arrays([arrays[key] for key in keys], names=keys)
+                case _:
+                    array = pa.array([{}] * count, pa.struct([]))
+            arrays[column.name] = array
+        for key in keys:
+            if key not in self.columns:
+                del arrays[key]
+        return batch_of(list(arrays.values()), list(arrays), count)
+
     def _plain(self, files: Sequence[StoredFile]) -> Iterator[pa.RecordBatch]:
         reader = self.files
         if self.rule is not None:  # columns that only a merge needs are not read
@@ -87,7 +122,7 @@ class SplitReader:
                 reader = self._of_keys(reader)
             reader = replace(
                 reader,
-                wanted=tuple(field for field in reader.wanted if field.name in self.columns),
+                wanted=tuple(field for field in reader.wanted if field.name in self._names),
                 system=self._system_columns(),
             )
         for file in files:
@@ -196,9 +231,10 @@ class SplitReader:
     def _shown(
         self, batches: Iterator[pa.RecordBatch], *, packed: bool
     ) -> Iterator[pa.RecordBatch]:
-        names = [*self._system_names(), *self.columns]
+        names = [*self._system_names(), *self._names]
         if self.view.kind is not ViewKind.BINLOG:
             tracked = [ROW_ID, SEQUENCE] if self.view.kind is ViewKind.ROW_TRACKING else []
+            tracked += [PLACE] if ROW_INDEX in self._metadata_names else []
             for batch in batches:
                 shown = [pa.array(_kinds(batch))] if self.view.keeps_retracts else []
                 arrays = [*shown, *self._values(batch), *map(batch.column, tracked)]
@@ -216,6 +252,16 @@ class SplitReader:
         for kinds, columns in rows:
             yield batch_of([pa.array(kinds), *columns], names, len(kinds))
 
+    @property
+    def _metadata_names(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.view.metadata)
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        """The table's columns to show, and those that metadata columns show."""
+        more = (key for key in self.view.partition_keys if key not in self.columns)
+        return (*self.columns, *more)
+
     def _system_names(self) -> list[str]:
         if not self.view.keeps_retracts:
             return []
@@ -223,7 +269,7 @@ class SplitReader:
 
     def _values(self, batch: pa.RecordBatch) -> list[pa.Array]:
         """The sequence numbers, if the view shows them, and the columns."""
-        return [batch.column(name) for name in (*self._system_names()[1:], *self.columns)]
+        return [batch.column(name) for name in (*self._system_names()[1:], *self._names)]
 
 
 def with_kind_names(reader: SplitReader, batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -24,6 +24,7 @@ from paimon_magics.planning.reads.predicates import ColumnPredicate
 from paimon_magics.planning.reads.splits import (
     Deletions,
     DifferenceSplit,
+    PlainSplit,
     RawFiles,
     Section,
     StoredFile,
@@ -125,7 +126,11 @@ class SplitPlanner:
         self._shows_kinds = view.keeps_retracts
         self._splits = BucketSplits(schema)
         # Options are looked up once, not for each of many thousand buckets.
-        self._of_tasks = schema.data_evolution_enabled or view.kind is ViewKind.ROW_TRACKING
+        self._of_tasks = (
+            schema.data_evolution_enabled
+            or view.kind is ViewKind.ROW_TRACKING
+            or bool(view.metadata)
+        )
         self._by_snapshot = schema.flag("sequence.snapshot-ordering")
         bucket = schema.stored_option("scan.bucket")
         self._bucket = None if bucket is None else int(bucket)
@@ -241,7 +246,10 @@ class SplitPlanner:
         promoted: list[StoredFile] = []
         for split in splits:
             rest, apart = (split, []) if self._shows_kinds else without_non_overlapping(split)
-            promoted += apart
+            if apart and self._view.metadata:  # a raw scan has no buckets and places
+                left.append(PlainSplit(tuple(apart)))
+            else:
+                promoted += apart
             if rest is not None:
                 left.append(rest)
         entries = None

@@ -99,6 +99,7 @@ def stored_files(
                 write_columns=None if written is None else tuple(written),
                 deletions=deletions.get((partition, bucket, name)),
                 sequence_number=least if by_snapshot and source == APPENDED else None,
+                bucket=bucket,
             )
         )
     return stored

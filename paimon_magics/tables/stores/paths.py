@@ -41,6 +41,12 @@ def local_path(location: str) -> str | None:
     return unquote(parts.path) if "%" in parts.path and "file://" in location else parts.path
 
 
+def java_path(location: str) -> str:
+    """The location as Java's `Path` spells it in tables: `file:/a/b` on a local disk."""
+    local = local_path(location)
+    return location.rstrip("/") if local is None else f"file:{local.rstrip('/')}"
+
+
 def plain_location(location: str) -> str:
     """The location without `file:`, doubled slashes, a slash at its end, and `.` or `..` as a part.
     Symbolic links stay: on other machines they may lead elsewhere."""

@@ -19,7 +19,7 @@ from paimon_magics.tables.manifests.columns import MANIFEST_ENTRIES, manifest_fi
 from paimon_magics.tables.manifests.columns import entries as manifest_entries
 from paimon_magics.tables.manifests.file_paths import file_paths
 from paimon_magics.tables.manifests.live_files import undeleted
-from paimon_magics.tables.stores.paths import local_path
+from paimon_magics.tables.stores.paths import java_path
 from paimon_magics.tables.system_tables.table_view import Field, Loaders, TableView
 
 _REQUIRED = False  # the nullability of a column that is always there
@@ -125,14 +125,9 @@ def _paths(view: TableView, entries: pa.Table) -> pa.Array:
     factory = view.paimon.path_factory()
 
     def folder(partition: tuple[Any, ...]) -> str:
-        return _uri(str(factory.bucket_path(partition, 0, canonical_partition=True)))
+        return java_path(str(factory.bucket_path(partition, 0, canonical_partition=True)))
 
     return file_paths(entries, [f.stored_type for f in view.partition_fields()], folder)
-
-
-def _uri(path: str) -> str:
-    local = local_path(path)
-    return path.rstrip("/") if local is None else f"file:{local.rstrip('/')}"
 
 
 def _formats(names: pa.Array) -> pa.Array:
