@@ -42,6 +42,10 @@ class FormatAnswers:
         """None: names are Spark's."""
         return None
 
+    def changes(self, name: str, options: Mapping[str, str]) -> DataFrame | None:
+        """None: names are Spark's."""
+        return None
+
     def query(self, text: str, args: object, formatted: bool) -> DataFrame | None:
         """None: statements are Spark's."""
         return None

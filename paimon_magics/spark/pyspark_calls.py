@@ -97,6 +97,10 @@ class Answers(Protocol):
         """The rows of Paimon's table `name`, with the reader's options; None for a name that is
         Spark's."""
 
+    def changes(self, name: str, options: Mapping[str, str]) -> DataFrame | None:
+        """The changes of Paimon's table `name` that a reader's options choose; None for a name that
+        is Spark's."""
+
     def query(self, text: str, args: object, formatted: bool) -> DataFrame | None:
         """The rows of a statement over Paimon's tables; None for a statement that is Spark's alone.
         Raises our errors for a statement that would change a Paimon table. `args` are those of
@@ -281,7 +285,8 @@ def _table(call: Call) -> Any:
     answers = _RESPONDERS.of(call.target)
     name = None if answers is None else _name(call)
     if answers is not None and name is not None and not _is_elsewhere(call.target, answers):
-        frame = answers.table(name, _Settings.of(call.target).options)
+        read = answers.changes if call.method == "changes" else answers.table
+        frame = read(name, _Settings.of(call.target).options)
         if frame is not None:
             return frame
     return call.proceed()
@@ -328,7 +333,7 @@ def _name(call: Call) -> str | None:
 _NOTED = dict.fromkeys(("format", "option", "options"), _note)
 _METHODS: Mapping[str, Mapping[str, Patch]] = {
     "session:SparkSession": {"sql": _query, "table": _table},
-    "readwriter:DataFrameReader": {**_NOTED, "load": _load, "table": _table, "changes": _refuse},
+    "readwriter:DataFrameReader": {**_NOTED, "load": _load, "table": _table, "changes": _table},
     "readwriter:DataFrameWriter": {
         **_NOTED,
         **dict.fromkeys(("mode", "partitionBy"), _note),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException
@@ -21,7 +22,14 @@ from paimon_magics.planning.reads.scans import (
     judged_by_bounds,
 )
 from paimon_magics.planning.reads.splits import TaskSplit
-from paimon_magics.planning.reads.views import KIND_NAMES, RowView, ViewKind, shown_columns
+from paimon_magics.planning.reads.views import (
+    CHANGE_TYPE,
+    COMMIT_COLUMNS,
+    KIND_NAMES,
+    RowView,
+    ViewKind,
+    shown_columns,
+)
 from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.spark.failures import translate
 from paimon_magics.spark.files import load_files
@@ -39,6 +47,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _KIND_TYPE = AtomicType("TINYINT")
+_CHANGE_TYPES = ("insert", "update_preimage", "update_postimage", "delete")
 _SYSTEM = (
     Column(0, SEQUENCE, AtomicType("BIGINT")),
     Column(0, KIND, _KIND_TYPE),
@@ -95,6 +104,20 @@ def _shown(frame: DataFrame, view: RowView, *, kinds: bool) -> DataFrame:
     kind = _kind_named(frame[KIND]) if kinds else F.lit("+I")
     numbers = [frame[SEQUENCE]] if view.sequence_numbers else []
     return frame.select(kind.alias("rowkind"), *numbers, *columns)
+
+
+def change_rows(frame: DataFrame) -> DataFrame:
+    """The changes that a frame of an audit log shows, as Spark's CHANGES names them: the table's
+    columns, then the kind of change, and its commit. A frame without kinds only counts rows."""
+    if "rowkind" not in frame.columns:
+        return frame
+    own = [name for name in frame.columns if name not in ("rowkind", SEQUENCE, *COMMIT_COLUMNS)]
+    kinds = F.create_map(*map(F.lit, chain(*zip(KIND_NAMES, _CHANGE_TYPES, strict=True))))
+    return frame.select(
+        *(frame[quoted(name)] for name in own),
+        kinds[frame["rowkind"]].alias(CHANGE_TYPE),
+        *(frame[name] for name in COMMIT_COLUMNS),
+    )
 
 
 def _of_tasks(spark: SparkSession, work: _ReadTasks, shown: Sequence[Column]) -> DataFrame:

@@ -63,6 +63,19 @@ class TimeTravel:
 
 
 @dataclass(frozen=True, slots=True)
+class ChangesClause:
+    """`CHANGES FROM VERSION a TO VERSION b`, or of TIMESTAMPs. `start` and `end` are the texts of
+    the bounds, quotes included; without an `end` the changes go on to the latest. A bound is part
+    of the changes unless EXCLUSIVE is behind it."""
+
+    kind: str
+    start: str
+    end: str | None
+    with_start: bool = True
+    with_end: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class FilterValue:
     """A value that a column is compared with. `kind` is "number", "string", "date", "boolean" or
     "parameter"; `text` is the literal without quotes, or the bind parameter's name."""
@@ -103,7 +116,8 @@ class TableReference:
     are the ranges where the table's name qualifies a column (`shop.orders` in `shop.orders.id`)
     and must become `alias`. `alias_position` is where an alias can be inserted, after `range` and
     a TABLESAMPLE clause; -1 if Spark allows none (`TABLE orders`).
-    `options` are those of a `WITH ('k' = 'v')` clause. `filters` are the query's conditions on this
+    `options` are those of a `WITH ('k' = 'v')` clause; with `changes` it reads changes, not a
+    state. `filters` are the query's conditions on this
     relation alone, `other_conditions` the texts of others that may concern it. `unordered` says
     that the result does not depend on the order in which rows are read. `only_filters` says that
     its SELECT reads nothing else, and has no other conditions. `rows_wanted` is the upper bound on
@@ -125,6 +139,7 @@ class TableReference:
     only_filters: bool = False
     rows_wanted: int | None = None
     bounds: tuple[str, ...] = ()
+    changes: ChangesClause | None = None
 
 
 @dataclass(frozen=True, slots=True)

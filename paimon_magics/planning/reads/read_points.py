@@ -115,6 +115,19 @@ class BetweenTimestamps:
 
 
 @dataclass(frozen=True, slots=True)
+class Committed:
+    """The changes of the snapshots from `start` to `end`, which are tags or numbers of snapshots,
+    or, `by_time`, microseconds since 1970. Without an `end` they go on to the latest snapshot."""
+
+    start: str
+    end: str | None
+    with_start: bool
+    with_end: bool
+    by_time: bool
+    mode: ScanMode
+
+
+@dataclass(frozen=True, slots=True)
 class ToAutoTag:
     """The changes up to an automatic tag, from the automatic tag before it."""
 
@@ -132,6 +145,7 @@ ReadPoint = (
     | CreatedFrom
     | Between
     | BetweenTimestamps
+    | Committed
     | ToAutoTag
 )
 

@@ -35,6 +35,8 @@ class StoredFile:
     record it. `first_row_id` and `write_columns` are set in tables with row tracking and data
     evolution. `sequence_number` replaces the stored numbers of all its rows
     (`sequence.snapshot-ordering`); None keeps them. `bucket` is set where it is shown.
+    `commit` is the number of the snapshot that added the file, and its time in milliseconds, where
+    these are shown.
     """
 
     path: str
@@ -51,6 +53,7 @@ class StoredFile:
     deletions: Deletions | None = None
     sequence_number: int | None = None
     bucket: int = 0
+    commit: tuple[int, int] | None = None
 
     @property
     def is_dedicated(self) -> bool:

@@ -34,6 +34,13 @@ _METADATA = {
     FILE_PATH: Column(2147483546, FILE_PATH, AtomicType("STRING")),
     BUCKET: Column(2147483544, BUCKET, AtomicType("INT")),
 }
+COMMIT_VERSION, COMMIT_TIMESTAMP = COMMIT_COLUMNS = ("_commit_version", "_commit_timestamp")
+CHANGE_TYPE = "_change_type"
+"""What CHANGES adds to a table's columns, named as in Spark's `Changelog`."""
+_OF_COMMITS = (
+    Column(0, COMMIT_VERSION, AtomicType("BIGINT")),
+    Column(0, COMMIT_TIMESTAMP, AtomicType("TIMESTAMP_LTZ", (6,))),
+)
 PLACE_COLUMNS = (FILE_PATH, ROW_INDEX)
 """The metadata columns of rows that are each stored in one file."""
 
@@ -113,10 +120,12 @@ def row_id_columns(schema: TableSchema, names: Collection[str] | None) -> tuple[
 
 
 def metadata_columns(
-    schema: TableSchema, kind: ViewKind | None, names: Collection[str]
+    schema: TableSchema, kind: ViewKind | None, names: frozenset[str]
 ) -> tuple[Column, ...]:
     """The metadata columns among `names` that a view of a table shows. A column of the table's own
-    goes before one of the same name."""
+    goes before one of the same name. An audit log has those of commits alone."""
+    if kind is ViewKind.AUDIT_LOG and not names.isdisjoint(COMMIT_COLUMNS):
+        return _OF_COMMITS
     if kind not in (ViewKind.TABLE, ViewKind.READ_OPTIMIZED, ViewKind.ROW_TRACKING):
         return ()
     own = {name.lower() for name in schema.column_names}
@@ -141,4 +150,4 @@ def shown_columns(columns: Iterable[Column], view: RowView) -> tuple[Column, ...
         columns = (
             Column(c.id, c.name, ArrayType(as_nullable(c.type, True)), c.comment) for c in columns
         )
-    return (*system, *columns)
+    return (*system, *columns, *view.metadata)

@@ -41,6 +41,7 @@ from paimon_magics.session.settings_checks import check_settings
 from paimon_magics.spark.frame_steps import Narrowed, Source
 from paimon_magics.spark.jvm import is_connect
 from paimon_magics.spark.queries import query_frame
+from paimon_magics.spark.reading import change_rows
 from paimon_magics.spark.rows import frame_of_rows, rows_with_keys, with_rows, without_keys
 from paimon_magics.statements.lexing.tokens import Token, tokenize
 from paimon_magics.statements.queries.plain_queries import (
@@ -187,7 +188,9 @@ class _Reading:
             meaning = replace(meaning, hidden=meaning.hidden.union(ROW_ID_COLUMNS))
         if chosen is None or not isinstance(meaning, Relation) or meaning.name != chosen.table:
             return meaning
-        if not meaning.options:
+        if is_target:  # a row to change is told by its own columns and its id
+            meaning = replace(meaning, hidden=meaning.hidden.intersection(ROW_ID_COLUMNS))
+        if not (meaning.options or meaning.changes):
             meaning = replace(meaning, snapshot_id=chosen.snapshot_id)
         if not is_target:
             return meaning
@@ -302,7 +305,10 @@ def _view_of(
     table_read = query_read(scope, relation, leases)
     if isinstance(table_read, KnownRow):
         return table_read
-    return table_read.view, table_read.frame
+    if relation.changes is None:
+        return table_read.view, table_read.frame
+    frame = note_reads(change_rows(table_read.frame), reads_of(table_read.frame))
+    return scope.views.pass_by(frame), frame
 
 
 _WithHidden = tuple[TableReference, tuple[str, ...]]

@@ -20,7 +20,12 @@ from paimon_magics.planning.reads.scans import (
     plan_local,
     plan_read,
 )
-from paimon_magics.planning.reads.views import ViewKind, shown_columns, shown_kind
+from paimon_magics.planning.reads.views import (
+    COMMIT_COLUMNS,
+    ViewKind,
+    shown_columns,
+    shown_kind,
+)
 from paimon_magics.session.planned_work import Reads, note_reads, reads_of
 from paimon_magics.session.queries.relations import Relation
 from paimon_magics.session.scope import StatementScope
@@ -109,7 +114,7 @@ def _planned_read(
         key = (
             table.location, table.name.branch, table.schema, point.identity, kind,
             relation.options, zone, relation.filters, repr(relation.bound), relation.unordered,
-            relation.hidden,
+            relation.hidden, relation.changes,
             with_entries,
         )  # fmt: skip
         if not _hold(leases, table.name, point):
@@ -292,6 +297,8 @@ def kind_of(table: Table, relation: Relation) -> ViewKind | None:
 
 
 def _resolved(table: Table, relation: Relation, zone: str) -> Resolved:
+    if relation.changes is not None:
+        return find_target(table, relation.changes, zone)
     match relation.snapshot_id:
         case None:
             pass
@@ -332,7 +339,9 @@ def _read(
 ) -> DataRead:
     request = ReadRequest(
         kind_of(table, relation) or ViewKind.TABLE,
-        metadata=relation.hidden.difference(ROW_ID_COLUMNS),
+        metadata=relation.hidden.difference(ROW_ID_COLUMNS)
+        if relation.changes is None
+        else frozenset(COMMIT_COLUMNS),
         options=dict(relation.options),
         zone=scope.zone,
         filters=relation.filters,

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from paimon_magics.errors import InvalidValueError, UnsupportedStatementError
 from paimon_magics.planning.reads.predicates import ColumnPredicate, column_predicates
+from paimon_magics.planning.reads.read_points import Committed, ScanMode
+from paimon_magics.planning.reads.views import CHANGE_TYPE, COMMIT_COLUMNS, ViewKind
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.session.queries.file_relations import FileRelation
 from paimon_magics.session.queries.resolution import GivenFrame, SparkOwn, resolve
@@ -23,6 +25,16 @@ from paimon_magics.statements.statement import ColumnFilter, TableName, TableRef
 if TYPE_CHECKING:
     from paimon_magics.spark.handles import DataFrame, SparkSession
 
+
+_MODE = "incremental-between-scan-mode"
+_CHANGES_OPTIONS = {
+    "deduplicationmode": ("dropcarryovers", "none"),
+    "computeupdates": ("true", "false"),
+    _MODE: ("auto", "delta", "changelog"),
+}
+"""Options of CHANGES in lower case, with the values that are offered. Those of Spark are in its
+`ChangelogContext`."""
+_SPLIT_OPTIONS = ("source.split.target-size", "source.split.open-file-cost")
 
 _NO_CONSTANT = {
     "UNRESOLVED_COLUMN": "it names a column",
@@ -42,7 +54,7 @@ class Relation:
     `rows_wanted` is the upper bound on the rows needed (LIMIT without ORDER BY); None for all.
     `lists_null`: a condition may compare a column with a list that has NULL in it. `file_call` is a
     call by which the query asks for the files of rows. `aggregates` are set if the query is nothing
-    but these, of all rows that meet `filters`.
+    but these, of all rows that meet `filters`. With `changes` it reads these.
     """
 
     name: TableName
@@ -57,6 +69,7 @@ class Relation:
     lists_null: bool = False
     file_call: str | None = None
     aggregates: tuple[AggregateCall, ...] = ()
+    changes: Committed | None = None
 
 
 def relation_of(
@@ -76,10 +89,17 @@ def relation_of(
     options = dict(reference.options)
     if reference.time_travel is not None:
         options |= _travel_options(scope.spark, reference.time_travel, bound)
+    changes = None
+    if reference.changes is not None:
+        changes = _changes(scope, reference, name, bound)
+        name = replace(name, system_table=ViewKind.AUDIT_LOG.value)
+        options = {key: options[key] for key in options if key.lower() not in _CHANGES_OPTIONS}
+        names = None if names is None else names | {"rowkind"}
     if reference.bounds:
         (option,) = options
         options[option] = _bounds_value(scope.spark, reference.bounds, option, bound)
-    options = with_settings(scope, name, options)
+    if changes is None:  # changes say themselves what they are of
+        options = with_settings(scope, name, options)
     named = {value.text for condition in reference.filters for value in condition.values}
     values = tuple((key, value) for key, value in sorted(bound.items()) if key in named)
     return Relation(
@@ -93,12 +113,13 @@ def relation_of(
         rows_wanted=reference.rows_wanted,
         lists_null=lists_null(statement, bound),
         file_call=input_file_call(statement),
+        changes=changes,
     )
 
 
 def check_plain(reference: TableReference) -> None:
     """Raise UnsupportedStatementError for clauses that a Python frame can't have."""
-    if reference.time_travel is not None or reference.options:
+    if reference.time_travel or reference.changes or reference.options:
         raise UnsupportedStatementError(
             f"`{reference.name}` is a Python frame, which has no snapshots and no read options.",
             hint="Leave out the clauses after its name.",
@@ -134,6 +155,67 @@ def _travel_options(
             else "Write it as '2026-01-31 12:00:00'.",
         )
     return {"scan.version" if is_version else "scan.timestamp-millis": value}
+
+
+def _changes(
+    scope: StatementScope,
+    reference: TableReference,
+    name: TableName,
+    bound: Mapping[str, object],
+) -> Committed:
+    """What `CHANGES FROM …` stands for. Raises InvalidValueError for a bound that is no constant,
+    UnsupportedStatementError for an option, or a table, that it can't be about."""
+    clause = reference.changes
+    assert clause is not None
+    if name.system_table is not None:
+        raise UnsupportedStatementError(
+            f"`{name}` is a system table, and CHANGES reads the changes of a table.",
+            hint=f"Write {replace(name, system_table=None)} CHANGES FROM …; its changes have their "
+            "kinds in `_change_type`.",
+        )
+    schema = scope.tables.load(name).schema
+    own = {column.lower() for column in schema.column_names}
+    taken = next((column for column in (CHANGE_TYPE, *COMMIT_COLUMNS) if column in own), None)
+    if taken is not None:
+        raise UnsupportedStatementError(
+            f"`{name}` has a column `{taken}`, which CHANGES adds to the columns of a table.",
+            hint=f"Read the changes from {name}$audit_log WITH ('incremental-between' = '1,2').",
+        )
+    by_time = clause.kind == "timestamp"
+    what = f"a bound of CHANGES, a {clause.kind.upper()},"
+    hint = "Write CHANGES FROM VERSION 3 TO VERSION 7, or CHANGES FROM TIMESTAMP '2026-01-31'."
+
+    def value(text: str) -> str:
+        wanted = f"CAST({text} AS STRING)"
+        if by_time:
+            wanted = f"CAST(unix_micros(CAST({text} AS TIMESTAMP)) AS STRING)"
+        result = _constant(scope.spark, text, wanted, bound, what, hint)
+        if result is None:
+            raise InvalidValueError(f"The value of {what} is NULL or no time: {text}.", hint=hint)
+        return result
+
+    end = None if clause.end is None else value(clause.end)
+    mode = _scan_mode({key.lower(): value for key, value in reference.options})
+    return Committed(value(clause.start), end, clause.with_start, clause.with_end, by_time, mode)
+
+
+def _scan_mode(options: Mapping[str, str]) -> ScanMode:
+    """Which files count as changes, by the options of CHANGES. Changelogs have the rows before and
+    after an update, and no rows that were only written again, so that Spark's options are met."""
+    for key, offered in _CHANGES_OPTIONS.items():
+        value = options.get(key)
+        if value is not None and value.lower() not in offered:
+            raise UnsupportedStatementError(
+                f"CHANGES can't be read with '{key}' = '{value}'.",
+                hint=f"It takes {', '.join(offered)}.",
+            )
+    unknown = next((key for key in options if key not in _CHANGES_OPTIONS), None)
+    if unknown is not None and unknown not in _SPLIT_OPTIONS:
+        raise UnsupportedStatementError(
+            f"CHANGES has no option '{unknown}'.",
+            hint=f"It has {', '.join((*_CHANGES_OPTIONS, *_SPLIT_OPTIONS))}.",
+        )
+    return ScanMode(options.get(_MODE, ScanMode.AUTO.value).lower())
 
 
 def _bounds_value(

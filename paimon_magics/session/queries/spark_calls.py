@@ -12,9 +12,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from paimon_magics.boundary import short_errors
-from paimon_magics.errors import PaimonMagicsError, UnsupportedStatementError
+from paimon_magics.errors import (
+    InvalidValueError,
+    PaimonMagicsError,
+    UnsupportedStatementError,
+)
 from paimon_magics.planning.commits.procedures import check_passed
 from paimon_magics.planning.copying.file_formats import check_file_options
+from paimon_magics.planning.options.values import boolean_value
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.parameters import bind
@@ -31,7 +36,7 @@ from paimon_magics.spark.queries import (
 )
 from paimon_magics.spark.rows import frame_without_rows
 from paimon_magics.spark.sessions import is_alive
-from paimon_magics.statements.clauses.names import named
+from paimon_magics.statements.clauses.names import named, text_literal
 from paimon_magics.statements.dialects.alternatives import instead_of
 from paimon_magics.statements.grammar.calls import passed_procedure
 from paimon_magics.statements.grammar.parsing import parse_cell
@@ -100,6 +105,15 @@ class SparkCalls:
         return frame_of_table(
             StatementScope(self._connection), self._connection.full_name(table), options
         )
+
+    def changes(self, name: str, options: Mapping[str, str]) -> DataFrame | None:
+        """Return the changes of a Paimon table that Spark's options of `changes` choose, as the
+        clause CHANGES reads them; None for Spark's names. Raises InvalidValueError for options that
+        choose none."""
+        table = self._named(name)
+        if table is None or not self._is_read(table) or not is_alive(self.spark):
+            return None
+        return self._run(f"SELECT * FROM {name} {changes_clause(options)}", {}).dataframe
 
     def exists(self, name: str) -> bool | None:
         """Whether Paimon has the table; an unqualified name is one of the session's database. None
@@ -217,6 +231,36 @@ class SparkCalls:
         tables = catalog.list_tables(database)
         same = (table for table in tables if table.lower() == name.table.lower())
         return next((replace(name, table=table) for table in same), None)
+
+
+_BOUNDS = ("starting{}", "ending{}", "startingBoundInclusive", "endingBoundInclusive")
+
+
+def changes_clause(options: Mapping[str, str]) -> str:
+    """The clause CHANGES that the options of `spark.read.changes` mean. Source: Spark's
+    `ChangelogContextUtils`."""
+    rest = {key.lower(): value for key, value in options.items()}
+    named = {
+        kind: [rest.pop(bound.format(kind).lower(), None) for bound in _BOUNDS[:2]]
+        for kind in ("version", "timestamp")
+    }
+    chosen = [(kind, bounds) for kind, bounds in named.items() if any(bounds)]
+    if len(chosen) != 1 or chosen[0][1][0] is None:
+        raise InvalidValueError(
+            "The changes of a table need a start: a version or a timestamp, not both.",
+            hint="spark.read.option('startingVersion', 3).option('endingVersion', 7).changes(…), "
+            "or startingTimestamp and endingTimestamp.",
+        )
+    ((kind, bounds),) = chosen
+    texts = []
+    for word, bound, option in zip(("FROM", "TO"), bounds, _BOUNDS[2:], strict=True):
+        included = boolean_value(option, rest.pop(option.lower(), "true"))
+        if bound is not None:
+            texts += [word, kind.upper(), text_literal(bound), *([] if included else ["EXCLUSIVE"])]
+    if rest:
+        listed = (f"{text_literal(key)} = {text_literal(value)}" for key, value in rest.items())
+        texts.append(f"WITH ({', '.join(listed)})")
+    return " ".join(["CHANGES", *texts])
 
 
 def _parsed(text: str) -> Statement | None:

@@ -360,7 +360,7 @@ def reads_now(
     scope: StatementScope, statement: str, table: Table, reference: TableReference
 ) -> bool:
     """Whether a reference in a statement's text reads the latest rows of the table."""
-    if reference.time_travel is not None or reference.options:
+    if reference.time_travel or reference.changes or reference.options:
         return False
     if reference.name.object_name.lower() != table.name.object_name.lower():
         return False  # spares the catalog

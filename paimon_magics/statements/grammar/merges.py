@@ -101,7 +101,7 @@ def _refuse_column_aliases(cursor: Cursor) -> None:
 
 def _target_name(cursor: Cursor, target: Relation) -> TableName:
     name = try_table_name(target.parts)
-    if target.time_travel is not None or target.options or name is None:
+    if target.time_travel or target.changes or target.options or name is None:
         cursor.fail_at(
             target.range.start,
             "The target of a MERGE is a table as it is now.",

@@ -86,6 +86,7 @@ def _reference(
         other_conditions=use.other_conditions,
         only_filters=use.only_filters,
         rows_wanted=use.rows_wanted,
+        changes=relation.changes,
     )
 
 

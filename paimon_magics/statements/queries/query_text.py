@@ -24,11 +24,9 @@ from paimon_magics.statements.lexing.tokens import (
 )
 from paimon_magics.statements.queries.qualifiers import references_of
 from paimon_magics.statements.queries.references import (
-    at_options,
-    at_time_travel,
     read_alias,
     read_relation,
-    skip_time_travel,
+    skip_clause,
 )
 from paimon_magics.statements.queries.scanning import scan_relations
 from paimon_magics.statements.queries.tree import TreeRelation, masked, tree_relations
@@ -296,12 +294,7 @@ def _masked(cursor: Cursor, start: int, end: int) -> str:
         if token.start > place and token.start > start:
             blanks.append(TextRange(place - start, token.start - start))
         begins = probe.index
-        if at_time_travel(probe):
-            skip_time_travel(probe)
-        elif at_options(probe):
-            probe.next()
-            probe.skip_brackets()
-        else:
+        if not skip_clause(probe):
             probe.next()
         if probe.index > begins + 1:
             blanks.append(TextRange(token.start - start, probe.last_end - start))

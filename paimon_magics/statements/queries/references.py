@@ -1,6 +1,6 @@
 """One relation in a query: its name, time travel, options, sample and alias, read from tokens.
 
-Spark's order after a table's name is: time travel, `WITH (options)`, TABLESAMPLE, alias
+Spark's order after a table's name is: time travel or CHANGES, `WITH (options)`, TABLESAMPLE, alias
 (`relationPrimary` in `SqlBaseParser.g4`).
 """
 
@@ -13,7 +13,7 @@ from paimon_magics.statements.clauses.properties import read_properties
 from paimon_magics.statements.lexing.cursor import Cursor
 from paimon_magics.statements.lexing.tokens import CLAUSE_WORDS, IDENTIFIER_KINDS, Token
 from paimon_magics.statements.queries.tree import TreeRelation
-from paimon_magics.statements.statement import TextRange, TimeTravel
+from paimon_magics.statements.statement import ChangesClause, TextRange, TimeTravel
 
 _TIME_TRAVEL = {
     "VERSION": "version",
@@ -37,12 +37,14 @@ class Relation:
     alias: str | None
     alias_position: int
     use: TreeRelation | None = None
+    changes: ChangesClause | None = None
 
 
 def read_relation(cursor: Cursor) -> Relation:
     """Read a name and its clauses, up to and including the alias."""
     parts = name_parts(cursor, "a table's name")
     time_travel = _time_travel(cursor) if at_time_travel(cursor) else None
+    changes = _changes(cursor) if time_travel is None and at_changes(cursor) else None
     options: tuple[tuple[str, str], ...] = ()
     if at_options(cursor):
         cursor.next()
@@ -63,6 +65,7 @@ def read_relation(cursor: Cursor) -> Relation:
         options,
         read_alias(cursor),
         alias_position,
+        changes=changes,
     )
 
 
@@ -76,26 +79,61 @@ def at_time_travel(cursor: Cursor) -> bool:
     )
 
 
+def at_changes(cursor: Cursor) -> bool:
+    """Whether `CHANGES FROM VERSION` or `CHANGES FROM TIMESTAMP` comes next."""
+    return cursor.at("CHANGES", "FROM") and cursor.peek(2).upper in ("VERSION", "TIMESTAMP")
+
+
 def at_options(cursor: Cursor) -> bool:
     """Whether a relation's `WITH ('key' = 'value')` comes next."""
     return cursor.at("WITH", "(") and cursor.peek(2).upper not in ("SELECT", "WITH")
 
 
-def skip_time_travel(cursor: Cursor) -> None:
-    """Step over the time-travel clause that comes next."""
-    _time_travel(cursor)
+def skip_clause(cursor: Cursor) -> bool:
+    """Step over the time travel, the changes or the options that come next; False for none."""
+    if at_time_travel(cursor):
+        _time_travel(cursor)
+    elif at_changes(cursor):
+        _changes(cursor)
+    elif at_options(cursor):
+        cursor.next()
+        cursor.skip_brackets()
+    else:
+        return False
+    return True
 
 
 def _time_travel(cursor: Cursor) -> TimeTravel:
     cursor.accept("FOR")
     kind = _TIME_TRAVEL[cursor.next().upper]
     cursor.expect("AS", "OF")
+    return TimeTravel(kind, _point(cursor, kind))
+
+
+def _changes(cursor: Cursor) -> ChangesClause:
+    """Read a clause whose bounds are of the same kind, as in Spark."""
+    cursor.expect("CHANGES", "FROM")
+    word = cursor.next().upper
+    kind, end, with_end = word.lower(), None, True
+    start, with_start = _point(cursor, kind), _is_included(cursor)
+    if cursor.accept("TO"):
+        cursor.expect(word)
+        end, with_end = _point(cursor, kind), _is_included(cursor)
+    return ChangesClause(kind, start, end, with_start, with_end)
+
+
+def _is_included(cursor: Cursor) -> bool:
+    return not cursor.accept("EXCLUSIVE") and (cursor.accept("INCLUSIVE") or True)
+
+
+def _point(cursor: Cursor, kind: str) -> str:
+    """Read a version or a time; return its text."""
     start = cursor.position
     if kind == "version":
         _operand(cursor, "a snapshot's number or a tag's name in quotes, as 3 or 'monday',")
     else:
         _value(cursor)
-    return TimeTravel(kind, cursor.text[start : cursor.last_end])
+    return cursor.text[start : cursor.last_end]
 
 
 def _value(cursor: Cursor) -> None:

@@ -6,7 +6,7 @@ The same plan serves the table, `$audit_log`, `$binlog`, `$ro` and `$row_trackin
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -224,7 +224,9 @@ def _conditions(
         yield by_name[predicate.column], predicate
 
 
-def row_view(schema: TableSchema, kind: ViewKind, metadata: Collection[str] = ()) -> RowView:
+def row_view(
+    schema: TableSchema, kind: ViewKind, metadata: frozenset[str] = frozenset()
+) -> RowView:
     """The view of a kind, with the metadata columns of these names. Raises
     UnsupportedStatementError for a table that does not have it."""
     if kind is ViewKind.ROW_TRACKING and not schema.row_tracking_enabled:

@@ -34,6 +34,7 @@ from paimon_magics.columnar.merging import (
     is_retract,
     merge_runs,
 )
+from paimon_magics.columnar.time_zones import UTC
 from paimon_magics.planning.reads.splits import (
     ColumnsSplit,
     DifferenceSplit,
@@ -44,7 +45,15 @@ from paimon_magics.planning.reads.splits import (
     TaskSplit,
     file_splits,
 )
-from paimon_magics.planning.reads.views import DELETE, KIND_NAMES, ROW_ID, RowView, ViewKind
+from paimon_magics.planning.reads.views import (
+    COMMIT_TIMESTAMP,
+    COMMIT_VERSION,
+    DELETE,
+    KIND_NAMES,
+    ROW_ID,
+    RowView,
+    ViewKind,
+)
 from paimon_magics.statements.queries.rewriting import BUCKET, FILE_PATH, ROW_INDEX
 from paimon_magics.tables.reading.data_files import FileReader
 from paimon_magics.tables.reading.evolving_files import side_by_side
@@ -105,6 +114,13 @@ class SplitReader:
                     array = arrays.pop(PLACE)
                 case name if name == BUCKET:
                     array = pa.array(np.full(count, file.bucket, dtype=np.int32))
+                case name if name == COMMIT_VERSION:
+                    assert file.commit is not None
+                    array = pa.array(np.full(count, file.commit[0], dtype=np.int64))
+                case name if name == COMMIT_TIMESTAMP:
+                    assert file.commit is not None
+                    micros = np.full(count, file.commit[1] * 1000, dtype=np.int64)
+                    array = pa.array(micros, pa.timestamp("us", UTC))
                 case _ if keys:
                     array = pa.StructArray.from_arrays([arrays[key] for key in keys], names=keys)
                 case _:

@@ -23,6 +23,7 @@ from paimon_magics.planning.reads.read_points import (
     AtWatermark,
     Between,
     BetweenTimestamps,
+    Committed,
     CreatedAfter,
     CreatedFrom,
     Latest,
@@ -120,6 +121,8 @@ class _Finder:
                 return self._between(point)
             case BetweenTimestamps():
                 return self._between_times(point)
+            case Committed():
+                return self._committed_at(point) if point.by_time else self._committed(point)
             case ToAutoTag(tag=tag):
                 return self._to_auto_tag(tag)
             case AtSnapshot(snapshot_id=snapshot_id):
@@ -248,6 +251,56 @@ class _Finder:
         if before is None and earliest.id == 1:
             return TableState(after, is_past=True)
         return Difference(before or earliest, after)
+
+    def _committed(self, point: Committed) -> Target:
+        earliest = self._earliest()
+        if earliest is None:
+            return _NOTHING
+        first = self._number(point.start)
+        last = self.latest.id if point.end is None else self._number(point.end)
+        if point.end is not None and last < first:
+            raise InvalidValueError(
+                f"The changes of `{self._table.name}` can't end at version {point.end}, before "
+                f"their start at {point.start}.",
+                hint="Give the earlier version first.",
+            )
+        # A start that is not read may be the one before the first snapshot.
+        if not earliest.id - (not point.with_start) <= first <= self.latest.id >= last:
+            raise UnknownNameError(
+                f"`{self._table.name}` does not have all changes of the versions {first} to "
+                f"{last}.",
+                hint=f"It has the versions {earliest.id} to {self.latest.id}.",
+            )
+        first += not point.with_start
+        last -= point.end is not None and not point.with_end
+        return _NOTHING if last < first else self._changes(first - 1, last, point.mode)
+
+    def _number(self, version: str) -> int:
+        """The number of a snapshot, or of the one that a tag keeps."""
+        tagged = self._tag(version)
+        if tagged is None and not version.isdigit():
+            self._unknown_tag(version)
+        return int(version if tagged is None else tagged.id)
+
+    def _committed_at(self, point: Committed) -> Target:
+        # Commits have milliseconds, and the bounds microseconds.
+        start = int(point.start)
+        first_ms = -(-start // 1000) if point.with_start else start // 1000 + 1
+        earliest, last = self._earliest(), self.latest
+        if point.end is not None:
+            end = int(point.end)
+            if end < start:
+                raise InvalidValueError(
+                    f"The changes of `{self._table.name}` can't end at {self._time(end // 1000)}, "
+                    f"before their start at {self._time(start // 1000)}.",
+                    hint="Give the earlier time first.",
+                )
+            last_ms = end // 1000 if point.with_end else -(-end // 1000) - 1
+            last = self._last(lambda snapshot: bool(snapshot.time_millis <= last_ms))
+        first = self._first(lambda snapshot: bool(snapshot.time_millis >= first_ms))
+        if earliest is None or first is None or last is None or last.id < first.id:
+            return _NOTHING
+        return self._changes(first.id - 1, last.id, point.mode)
 
     def _to_auto_tag(self, tag: str) -> Target:
         period = _auto_tag_pattern(self._table.schema.option)

@@ -17,6 +17,10 @@ from paimon_magics.tables.manifests.names import APPENDED
 
 _Ints = npt.NDArray[np.int64]
 
+COMMIT = "commit"
+"""The column of files that says which snapshot added each, as a list of its number and its time in
+milliseconds; most reads do without it."""
+
 
 def by_bucket(files: pa.Table) -> tuple[pa.Table, list[range]]:
     """Sort the files by partition and bucket (stable); return them and each bucket's range."""
@@ -66,17 +70,19 @@ def stored_files(
     """
     chosen = pa.array(rows)
     taken = files.take(chosen).append_column("path", paths.take(chosen))
+    if COMMIT not in taken.column_names:
+        taken = taken.append_column(COMMIT, pa.nulls(len(rows)))
     columns = [
         taken[name].to_pylist()
         for name in (
             "path", "partition", "bucket", "file_name", "schema_id", "row_count", "file_size",
             "delete_row_count", "level", "min_sequence_number", "max_sequence_number",
-            "first_row_id", "write_cols", "file_source",
+            "first_row_id", "write_cols", "file_source", COMMIT,
         )
     ]  # fmt: skip
     stored = []
     for path, partition, bucket, name, *row in zip(*columns, strict=True):
-        schema_id, count, size, deleted, level, least, sequence, first, written, source = row
+        schema_id, count, size, deleted, level, least, sequence, first, written, source, by = row
         if by_snapshot and source is None:
             raise UnsupportedStatementError(
                 f"The file {path} does not say whether it was appended or compacted, so "
@@ -100,6 +106,7 @@ def stored_files(
                 deletions=deletions.get((partition, bucket, name)),
                 sequence_number=least if by_snapshot and source == APPENDED else None,
                 bucket=bucket,
+                commit=None if by is None else tuple(by),
             )
         )
     return stored

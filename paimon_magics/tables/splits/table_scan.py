@@ -35,7 +35,7 @@ from paimon_magics.tables.splits.planning import (
 )
 from paimon_magics.tables.splits.pruning import EntryPruning
 from paimon_magics.tables.splits.pruning_steps import FilePruning
-from paimon_magics.tables.splits.stored_files import stored_files
+from paimon_magics.tables.splits.stored_files import COMMIT, stored_files
 from paimon_magics.tables.stores.paths import local_path
 from paimon_magics.tables.table import Table
 
@@ -83,9 +83,20 @@ def plan_splits(
                 else snapshot.changelog_manifest_list
                 for snapshot in snapshots
             ]
-            return planner.changes(added_files(manifests, lists))
+            if not (scan.view.keeps_retracts and scan.view.metadata and snapshots):
+                return planner.changes(added_files(manifests, lists))
+            by_commit = (
+                _of_commit(added_files(manifests, [name]), snapshot)
+                for name, snapshot in zip(lists, snapshots, strict=True)
+            )
+            return planner.changes(pa.concat_tables(by_commit).combine_chunks())
         case Difference(before=before, after=after):
             return planner.difference(_state(manifests, before), _state(manifests, after))
+
+
+def _of_commit(files: pa.Table, snapshot: Any) -> pa.Table:
+    commits = [[snapshot.id, snapshot.time_millis]] * files.num_rows
+    return files.append_column(COMMIT, pa.array(commits, pa.list_(pa.int64())))
 
 
 def files_seen(pruning: FilePruning, manifests: ManifestCache, snapshot: Any) -> pa.Table:
