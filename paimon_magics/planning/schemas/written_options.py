@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from paimon_magics.errors import UnsupportedStatementError
+from paimon_magics.errors import InvalidTableError, UnsupportedStatementError, nearest
 from paimon_magics.planning.options.formats import FILE_FORMATS
 from paimon_magics.planning.options.values import integer_value
 from paimon_magics.planning.schemas.table_schema import TableSchema
@@ -55,6 +55,8 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 def check_written_options(name: TableName, schema: TableSchema) -> None:
     """Raise UnsupportedStatementError for a table with an option that the writers don't apply and
     can't ignore; the message names it."""
+    if schema.partition_keys and schema.flag(DONE_AT_END):
+        check_actions(name, schema)
     for key, value, wanted in _refused(schema):
         raise UnsupportedStatementError(
             f"Table `{name}` has '{key}' = '{value}', which requires {wanted}; writing such tables "
@@ -70,6 +72,8 @@ def options_not_applied(schema: TableSchema) -> tuple[str, ...]:
         for key, idle in _NOT_APPLIED.items()
         if (schema.stored_option(key) or idle).lower() != idle
     }
+    if schema.flag(DONE_AT_END):
+        keys.discard(_DONE_ACTION)
     if schema.flag("clustering.incremental") and not schema.flag(
         "clustering.incremental.optimize-write"
     ):
@@ -143,3 +147,38 @@ def values_by_level(schema: TableSchema, key: str) -> dict[int, str]:
         if colon:
             levels[integer_value(key, level.strip())] = value.strip().lower()
     return levels
+
+
+# How partitions are reported as done, by procedures, and at the end of a write as in Paimon's
+# `WriteHelper.markDoneIfNeeded`.
+
+DONE_AT_END = "partition.end-input-to-done"
+_DONE_ACTION = "partition.mark-done-action"
+_REASONS = {
+    "done-partition": "it adds a partition `….done` to a metastore, and this catalog has none",
+    "mark-event": "it sends an event to a metastore, and this catalog has none",
+    "http-report": "whoever alters a table could make this process send requests to any address",
+    "custom": "it names a Java class, and no Java runs here",
+}
+
+
+def check_actions(name: TableName, schema: TableSchema) -> None:
+    """Raise UnsupportedStatementError for an action of 'partition.mark-done-action' that is not
+    offered, InvalidTableError for one that Paimon does not have."""
+    text = schema.option(_DONE_ACTION) or ""
+    actions = [action.strip().lower() for action in text.split(",") if action.strip()]
+    for action in actions:
+        if action in _REASONS:
+            raise UnsupportedStatementError(
+                f"`{name}` has '{_DONE_ACTION}' = '{text}'. The action {action} is not carried "
+                f"out here: {_REASONS[action]}.",
+                hint=f"ALTER TABLE `{name.table}` SET TBLPROPERTIES ('{_DONE_ACTION}' = "
+                "'success-file'), or mark the partition with the engine that has the action.",
+            )
+        if action != "success-file":
+            raise InvalidTableError(
+                f"`{name}` has '{_DONE_ACTION}' = '{text}', and there is no action {action}.",
+                hint=nearest(
+                    action, ["success-file", *_REASONS], what=f"values of '{_DONE_ACTION}'"
+                ),
+            )

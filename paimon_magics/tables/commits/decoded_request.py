@@ -14,6 +14,7 @@ from pypaimon.write.commit_message import CommitMessage
 from paimon_magics.errors import CommitConflictError, InvalidValueError, LayoutChangedError
 from paimon_magics.planning.commits.requests import Append, CommitRequest, Compact
 from paimon_magics.tables.schema.history import identity_of
+from paimon_magics.tables.snapshots.upkeep import mark_written
 from paimon_magics.tables.stores.allowed_paths import is_plain_name
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.cleanup import LeftTo, remove_uncommitted
@@ -270,14 +271,23 @@ def _paths(table: Table, messages: Sequence[CommitMessage]) -> list[str]:
 
 
 def settle(commit: DecodedRequest, left_to: LeftTo | None = None) -> None:
-    """After a commit, remove the files of messages that it left out and of attempts that do not
-    count. It does not wait. Its exceptions, of any type, say nothing about the commit. `left_to` is
-    that of `remove_uncommitted`.
+    """After a commit, report the written partitions as done where the table's options ask for that,
+    and remove the files of messages that it left out and of attempts that do not count. It does not
+    wait. Its exceptions, of any type, say nothing about the commit. `left_to` is that of
+    `remove_uncommitted`.
 
     Files that were left out are removed first. The reason: an attempt that wrote some of them
     counts if its other files were committed, and then the notes that lead to these files are
     removed.
     """
+    try:
+        if not isinstance(commit.request.change, Compact):
+            mark_written(commit.table, [tuple(message.partition) for message in commit.messages])
+    finally:
+        _remove_uncommitted(commit, left_to)
+
+
+def _remove_uncommitted(commit: DecodedRequest, left_to: LeftTo | None) -> None:
     try:
         commit.table.paths.delete(left_out_paths(commit))
     finally:

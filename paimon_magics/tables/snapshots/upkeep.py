@@ -23,11 +23,11 @@ from paimon_magics.errors import (
     InvalidTableError,
     InvalidValueError,
     UnknownNameError,
-    UnsupportedStatementError,
     nearest,
 )
 from paimon_magics.planning.commits.automatic_tags import AutomaticTags, TaggedTime
 from paimon_magics.planning.options.values import boolean_value
+from paimon_magics.planning.schemas.written_options import DONE_AT_END, check_actions
 from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.statements.version_changes import (
     ClearConsumers,
@@ -261,14 +261,6 @@ def _ranges(ids: list[int]) -> str:
 # the file `_SUCCESS` with two times into the partition's folder, as Paimon's
 # `SuccessFileMarkDoneAction`; when it is reported again, the time of its creation stays.
 
-_OPTION = "partition.mark-done-action"
-_REASONS = {
-    "done-partition": "it adds a partition `….done` to a metastore, and this catalog has none",
-    "mark-event": "it sends an event to a metastore, and this catalog has none",
-    "http-report": "whoever alters a table could make this process send requests to any address",
-    "custom": "it names a Java class, and no Java runs here",
-}
-
 
 def mark_done(table: Table, partitions: Sequence[str]) -> tuple[str, ...]:
     """Report partitions as done; return their folders below the table's, like `dt=2026-01-01`.
@@ -277,8 +269,21 @@ def mark_done(table: Table, partitions: Sequence[str]) -> tuple[str, ...]:
     column that is no partition column, InvalidValueError for a text that names no partition.
     Nothing is marked then.
     """
-    _check_actions(table)
+    check_actions(table.name, table.schema)
     folders = tuple(dict.fromkeys(partition_folder(table, text) for text in partitions))
+    _mark(table, folders)
+    return folders
+
+
+def mark_written(table: Table, partitions: Iterable[tuple[object, ...]]) -> None:
+    """Report the partitions with these values as done, where the table's options ask for that at
+    the end of a write. Raises UnsupportedStatementError as `check_actions`."""
+    if table.schema.partition_keys and table.schema.flag(DONE_AT_END):
+        check_actions(table.name, table.schema)
+        _mark(table, dict.fromkeys("/".join(_folders(table, values)) for values in partitions))
+
+
+def _mark(table: Table, folders: Iterable[str]) -> None:
     root = str(table.paimon.table_path).rstrip("/")
     for folder in folders:
         path = f"{root}/{folder}/_SUCCESS"
@@ -286,7 +291,6 @@ def mark_done(table: Table, partitions: Sequence[str]) -> tuple[str, ...]:
         times = {"creationTime": _created_ms(table, path) or now, "modificationTime": now}
         table.store.make_folder(f"{root}/{folder}")
         table.store.write(local_path(path) or path, json.dumps(times, indent=2).encode())
-    return folders
 
 
 def _created_ms(table: Table, path: str) -> int | None:
@@ -295,24 +299,6 @@ def _created_ms(table: Table, path: str) -> int | None:
         return None
     with parsing(f"The file {path}", "Remove it, and mark the partition again."):
         return int(json.loads(content)["creationTime"])
-
-
-def _check_actions(table: Table) -> None:
-    text = table.schema.option(_OPTION) or ""
-    actions = [action.strip().lower() for action in text.split(",") if action.strip()]
-    for action in actions:
-        if action in _REASONS:
-            raise UnsupportedStatementError(
-                f"`{table.name}` has '{_OPTION}' = '{text}'. The action {action} is not carried "
-                f"out here: {_REASONS[action]}.",
-                hint=f"ALTER TABLE `{table.name.table}` SET TBLPROPERTIES ('{_OPTION}' = "
-                "'success-file'), or mark the partition with the engine that has the action.",
-            )
-        if action != "success-file":
-            raise InvalidTableError(
-                f"`{table.name}` has '{_OPTION}' = '{text}', and there is no action {action}.",
-                hint=nearest(action, ["success-file", *_REASONS], what=f"values of '{_OPTION}'"),
-            )
 
 
 def partition_folder(table: Table, text: str) -> str:

@@ -87,6 +87,50 @@ def test_done_partition_has_a_success_file_with_the_time_of_its_first_mark(
     assert rows(session, "SELECT k FROM visits") == [(1,)]
 
 
+def test_the_end_of_a_write_marks_its_partitions_as_done(session: Session, warehouse: Path) -> None:
+    # Paimon's `SparkWriteITCase.testMarkDone`, and what its `WriteHelper` does with each write.
+    session.run(
+        "CREATE TABLE t (a INT, b INT, c STRING) PARTITIONED BY (c) TBLPROPERTIES ("
+        "'partition.end-input-to-done' = 'true', 'partition.mark-done-action' = 'success-file');"
+    )
+    outcome = session.run("INSERT INTO t VALUES (1, 1, 'aa'), (2, 2, NULL)")
+    assert outcome.notes == ()
+    folder = warehouse / "default.db/t"
+
+    def marks() -> dict[str, int]:
+        texts = {mark.parent.name: mark.read_text() for mark in folder.glob("c=*/_SUCCESS")}
+        return {name: json.loads(text)["modificationTime"] for name, text in texts.items()}
+
+    first = marks()
+    assert set(first) == {"c=aa", "c=__DEFAULT_PARTITION__"}
+    session.run("INSERT INTO t VALUES (3, 3, 'b/b')")
+    assert marks() == {**first, "c=b%2Fb": marks()["c=b%2Fb"]}
+    session.run("CALL sys.compact('t')")
+    assert marks()["c=aa"] == first["c=aa"]  # it changes no rows
+    session.run("DELETE FROM t WHERE c = 'aa'")
+    session.run("CREATE TABLE whole (a INT) TBLPROPERTIES ('partition.end-input-to-done' = 'true')")
+    session.run("INSERT INTO whole VALUES (1)")
+    assert rows(session, "SELECT a FROM t ORDER BY a") == [(2,), (3,)]
+
+
+@pytest.mark.parametrize(
+    "action", ["done-partition", "success-file,mark-event", "http-report", "custom", "none"]
+)
+def test_writes_refuse_actions_on_done_partitions_that_are_not_offered(
+    session: Session, action: str
+) -> None:
+    session.run(
+        "CREATE TABLE t (a INT, c STRING) PARTITIONED BY (c) TBLPROPERTIES ("
+        f"'partition.end-input-to-done' = 'true', 'partition.mark-done-action' = '{action}')"
+    )
+    for statement in ("INSERT INTO t VALUES (1, 'x')", "INSERT OVERWRITE t VALUES (1, 'x')"):
+        with pytest.raises(PaimonMagicsError, match=r"partition\.mark-done-action"):
+            session.run(statement)
+    session.run("ALTER TABLE t SET TBLPROPERTIES ('partition.end-input-to-done' = 'false')")
+    outcome = session.run("INSERT INTO t VALUES (1, 'x')")
+    assert any("partition.mark-done-action" in note for note in outcome.notes)
+
+
 def test_mark_of_a_day_is_in_the_folder_of_its_rows(session: Session, warehouse: Path) -> None:
     session.run(
         "CREATE TABLE days (k INT, day DATE) PARTITIONED BY (day);"
