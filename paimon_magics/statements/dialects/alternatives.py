@@ -45,6 +45,8 @@ INSTEAD: dict[str, str] = {
     "DROP ROLE": "REVOKE what it has: SHOW GRANTS TO ROLE analysts lists that.",
     "EXECUTE IMMEDIATE": "Run the text itself as a statement. In Python, session.run(text) "
     "runs a text that a program has put together.",
+    "/*+ OPTIONS": "This hint is Flink's. Write the options of a read behind the table's name: "
+    "FROM {t} WITH ('scan.snapshot-id' = '1').",
     "EXPLAIN ANALYZE": "It would run the statement. EXPLAIN FORMATTED shows the plan; run the "
     "statement to see how long it takes.",
     "ANALYZE TABLES": "Name each table: ANALYZE TABLE t COMPUTE STATISTICS FOR ALL COLUMNS.",

@@ -8,6 +8,7 @@ StatementSyntaxError is raised only for text that can't be Spark SQL.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -59,6 +60,8 @@ from paimon_magics.statements.subjects import Explain, Statement
 
 _CELLS_KEPT = 8  # a cell is parsed by its guard rails, and again when it runs
 _ALIKE_MIN = 0.7  # `orders` is not REFRESH
+_OPTIONS_HINT = re.compile(r"/\*\+\s*OPTIONS\s*\(", re.IGNORECASE)
+_COMMENTS = re.compile(r"/\*.*?\*/|--[^\n]*\n", re.DOTALL)
 _EXPLAIN_MODES = ("LOGICAL", "FORMATTED", "EXTENDED", "CODEGEN", "COST")
 _KEYWORDS_NEAR = sorted(
     word_set("SELECT WITH VALUES TABLE INSERT CREATE DROP ALTER SHOW DESCRIBE USE EXPLAIN")
@@ -110,6 +113,7 @@ def _parsed(text: str, offset: int, tokens: tuple[Token, ...]) -> Statement:
         cursor = Cursor(text, tokens, offset=offset)
         if cursor.at_end:
             cursor.fail("a statement")
+        _refuse_options_hint(cursor)
         statement = _statement(cursor)
         cursor.expect_end()
         return statement
@@ -126,6 +130,18 @@ def _parsed(text: str, offset: int, tokens: tuple[Token, ...]) -> Statement:
         return Refused(text, offset, refusal.kind, _named_table(text))
     except databases.OtherCatalogError:
         return pass_through(cursor)
+
+
+def _refuse_options_hint(cursor: Cursor) -> None:
+    """Refuse Flink's hint with options of a table. It is a comment to everybody else: the statement
+    would read another state than it names."""
+    for match in _OPTIONS_HINT.finditer(cursor.text):
+        place = match.start()
+        if any(token.start <= place < token.end for token in cursor.tokens):
+            continue  # in a text
+        start = max((token.end for token in cursor.tokens if token.end <= place), default=0)
+        if not _COMMENTS.sub("", cursor.text[start:place]).strip():  # itself not in a comment
+            raise RefusedHere("/*+ OPTIONS(…) */")
 
 
 def _statement(cursor: Cursor) -> Statement:

@@ -223,3 +223,27 @@ def test_closing_session_drops_its_table_views(session: Session) -> None:
         table.name.startswith("paimon_magics") for table in session.spark.catalog.listTables()
     )
     assert frame is not None and frame.count() == 1
+
+
+def test_every_name_of_a_table_has_a_past(session: Session) -> None:
+    session.run(
+        "CREATE TABLE t (k INT, v STRING) TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '1', "
+        "'write-only' = 'true'); INSERT INTO t VALUES (1, 'a');"
+        "CALL sys.create_tag(table => 't', tag => 'one'); CALL sys.create_branch('t', 'b', 'one');"
+        "INSERT INTO t VALUES (1, 'b'); INSERT INTO t$branch_b VALUES (2, 'c')"
+    )
+    for name, before, now in (
+        ("t", [(1, "a")], [(1, "b")]),
+        ("t$audit_log", [("+I", 1, "a")], [("+I", 1, "b")]),
+        ("t$binlog", [("+I", [1], ["a"])], [("+I", [1], ["b"])]),
+        ("t$branch_b", [(1, "a")], [(1, "a"), (2, "c")]),
+        ("t$branch_b$audit_log", [("+I", 1, "a")], [("+I", 1, "a"), ("+I", 2, "c")]),
+    ):
+        for past in ("VERSION AS OF 1", "VERSION AS OF 'one'"):
+            assert rows(session, f"SELECT * FROM {name} {past}") == before
+        future = "TIMESTAMP AS OF current_timestamp() + INTERVAL 1 HOUR"
+        assert sorted(rows(session, f"SELECT * FROM {name} {future}")) == now
+    # `SparkTimeTravelITCase`: system tables of files show those of then.
+    for name in ("t$files", "t$branch_b$files", "t$manifests", "t$file_key_ranges"):
+        assert rows(session, f"SELECT count(*) FROM {name} VERSION AS OF 1") == [(1,)]
+        assert rows(session, f"SELECT count(*) FROM {name}") == [(2,)]

@@ -362,6 +362,9 @@ def test_invalid_sql_is_an_error_at_its_position(text, at, words):
         ("INSERT INTO t SELECT sys.path_to_descriptor('/a.jpg')", "path_to_descriptor"),
         ("SELECT sys.descriptor_to_string(c) FROM t", "descriptor_to_string"),
         ("SELECT * FROM IDENTIFIER(:t)", "IDENTIFIER(…) as a name"),
+        ("SELECT * FROM t /*+ OPTIONS('scan.snapshot-id' = '1') */", "/*+ OPTIONS(…) */"),
+        ("SELECT /* all */ /*+ options(1) */ * FROM t", "/*+ OPTIONS(…) */"),
+        ("INSERT INTO t /*+ OPTIONS('a' = '1') */ SELECT 1", "/*+ OPTIONS(…) */"),
         ("FROM a INSERT INTO b SELECT * INSERT INTO c SELECT *", "FROM … INSERT"),
     ],
 )
@@ -406,3 +409,16 @@ def test_double_beside_a_longer_number_is_read_as_a_decimal(
     assert isinstance(insert, Insert)
     places = insert.source.decimals
     assert {text[place.start : place.end]: decimal for place, decimal in places} == decimals
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT '/*+ OPTIONS(1) */' FROM t",
+        "SELECT 1 FROM t -- /*+ OPTIONS(1) */\n",
+        "SELECT 1 /* was: /*+ OPTIONS(1) */ */ FROM t",
+        "SELECT /*+ BROADCAST(t) */ 1 FROM t",
+    ],
+)
+def test_a_hint_with_options_is_refused_only_where_it_is_a_hint(text: str) -> None:
+    assert isinstance(parse_statement(text), Query)
