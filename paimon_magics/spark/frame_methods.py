@@ -16,6 +16,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from paimon_magics.spark.frame_steps import PARTS, Step
 from paimon_magics.spark.jvm import is_connect
 from paimon_magics.spark.narrowing import (
+    hide,
     known_count,
     narrowed,
     note_origins,
@@ -23,8 +24,10 @@ from paimon_magics.spark.narrowing import (
     settle,
     shares_source,
     steps_of,
+    with_hidden,
 )
 from paimon_magics.spark.patches import FRAME_PATCHES, OWN_PACKAGES, Call, Patch
+from paimon_magics.statements.clauses.names import quoted
 
 _UNSEEN = (*OWN_PACKAGES, "pyspark")
 
@@ -81,12 +84,31 @@ def _step(call: Call) -> Any:
 
 def _noted(call: Call, step: Step) -> Any:
     """The result of a call, whose step is noted."""
+    shown = with_hidden(call.target, step)
+    if shown is not None:
+        return _with_hidden(call, step, *shown)
     frame = call.target
     if steps_of(frame) is None:
         frame = narrowed(frame, "input")
     result = call.on(frame)
     note_step(frame, result, step)
     return result
+
+
+def _with_hidden(call: Call, step: Step, frame: DataFrame, hidden: tuple[str, ...]) -> Any:
+    """The result of a call on `frame`, which also has the columns `hidden`. As in Spark `*` does
+    not show them, nor does the result if it keeps the columns that were there."""
+    if step.method in ("select", "selectExpr"):
+        visible = [quoted(name) for name in frame.columns if name not in hidden]
+        args: list[Any] = []
+        for value in step.args:
+            for part in value if isinstance(value, list | tuple) else (value,):
+                args += visible if isinstance(part, str) and part.strip() == "*" else [part]
+        step = Step(step.method, tuple(args), step.kwargs)
+    result = call.original(frame, *step.args, **step.kwargs)
+    note_step(frame, result, step)
+    keeps = step.method in ("where", "filter", "orderBy", "sort", "withColumn", "withColumns")
+    return hide(result, hidden) if keeps else result
 
 
 def _item(call: Call) -> Any:
@@ -145,7 +167,10 @@ def _persist(call: Call) -> Any:
 
 def _group(call: Call) -> Any:
     frame = call.target
-    if steps_of(frame) is None:
+    shown = with_hidden(frame, Step("groupBy", call.args, call.kwargs))
+    if shown is not None:
+        frame, _ = shown
+    elif steps_of(frame) is None:
         frame = narrowed(frame, "input")
     result = call.on(frame)
     if steps_of(frame) is not None and not call.kwargs:

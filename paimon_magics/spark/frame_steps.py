@@ -33,6 +33,7 @@ from paimon_magics.planning.schemas.table_schema import Column as TableColumn
 from paimon_magics.statements.clauses.names import quoted, text_literal
 from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.queries.query_traits import lists_null
+from paimon_magics.statements.queries.rewriting import hidden_columns_named
 from paimon_magics.statements.statement import ColumnFilter, FilterValue, Query, TableReference
 
 PARTS = "_paimon_magics_parts"
@@ -41,6 +42,8 @@ PARTS = "_paimon_magics_parts"
 _TEXT = "_paimon_magics_text"
 
 _TABLE = "paimon_magics_frame"
+_USE_HIDDEN = ("select", "selectExpr", "where", "filter", "orderBy", "sort", "agg", "groupBy")
+_ALL_COLUMNS = ("*", "unresolvedstar()")
 _OF_A_ROW = ("select", "selectExpr", "withColumn", "withColumns", "drop", "alias")
 """Methods that make one row of each, if their expressions do."""
 
@@ -184,6 +187,25 @@ def _texts(values: Iterable[object]) -> Iterator[str | None]:
             case _:
                 # A number is the place of a column, and of anything else nothing is known.
                 yield None
+
+
+def hidden_named(step: Step) -> frozenset[str]:
+    """The hidden columns of a table that a step uses, without making columns of such names."""
+    values = [*step.args, *step.kwargs.values()]
+    if step.method == "withColumn":
+        values = values[1:]
+    elif step.method == "withColumns":
+        values = [column for columns in values for column in columns.values()]
+    elif step.method not in _USE_HIDDEN:
+        return frozenset()
+    texts = [text for text in _texts(values) if text is not None]
+    if any(
+        text in _ALL_COLUMNS
+        for value, text in zip(values, texts, strict=False)
+        if isinstance(value, Column)
+    ):
+        return frozenset()
+    return hidden_columns_named(" ".join(texts))
 
 
 def _text(column: Column) -> str:
@@ -419,6 +441,10 @@ class Source(Protocol):
 
     def row_count(self) -> int | None:
         """The number of rows, if known without reading them."""
+
+    def showing(self, hidden: frozenset[str]) -> tuple[DataFrame, tuple[str, ...]] | None:
+        """A new frame of the same rows that also has the columns among `hidden` which the table
+        has, and their names; None if it has none of them."""
 
     def read(self, wanted: Narrowed) -> DataFrame | None:
         """A new frame of the same rows, reduced to the wanted columns and rows; None if it would

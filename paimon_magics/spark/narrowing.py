@@ -38,6 +38,7 @@ from paimon_magics.spark.frame_steps import (
     Source,
     Step,
     filters_of_steps,
+    hidden_named,
     list_null,
     rows_wanted,
     used_columns,
@@ -45,6 +46,7 @@ from paimon_magics.spark.frame_steps import (
 from paimon_magics.spark.jvm import is_connect
 from paimon_magics.spark.session_settings import settings_of
 from paimon_magics.statements.clauses.names import quoted
+from paimon_magics.statements.queries.rewriting import hidden_columns_named
 
 _STEPS_MAX = 100
 _MARKS = ("''", '"', "\\", "`")  # what the settings in LEXING are about
@@ -124,6 +126,35 @@ def known_count(frame: DataFrame) -> int | None:
     record = _record(frame)
     keeps = record is not None and all(step.method in _KEEP_ROWS for step in record.steps)
     return record.source.row_count() if record is not None and keeps else None
+
+
+def with_hidden(frame: DataFrame, step: Step) -> tuple[DataFrame, tuple[str, ...]] | None:
+    """The frame again, with the hidden columns of its table that the next `step` uses, and their
+    names; None if it uses none, or the table has none of them."""
+    record = _record(frame)
+    hidden = frozenset() if record is None else hidden_named(step)
+    if record is None or not hidden or not hidden.isdisjoint(frame.columns):
+        return None
+    shown = record.source.showing(hidden)
+    if shown is None:
+        return None
+    base, names = shown
+    for each in record.steps:
+        if each.method == "drop" and hidden_columns_named(" ".join(map(str, each.args))):
+            continue  # what `hide` has noted
+        if each.grouped is not None:
+            return None
+        after = getattr(base, each.method)(*each.args, **each.kwargs)
+        note_step(base, after, each)
+        base = after
+    return (base, names) if set(names) <= set(base.columns) else None
+
+
+def hide(frame: DataFrame, names: tuple[str, ...]) -> DataFrame:
+    """The frame without the hidden columns that `with_hidden` has added."""
+    result = frame.drop(*names)
+    note_step(frame, result, Step("drop", names, {}))
+    return result
 
 
 def settle(frame: DataFrame, planned: DataFrame) -> None:

@@ -53,10 +53,8 @@ class TableName:
 
 @dataclass(frozen=True, slots=True)
 class TimeTravel:
-    """`VERSION AS OF v` or `TIMESTAMP AS OF t`; `value` is the clause's text, quotes included.
-
-    `kind` is "version" or "timestamp".
-    """
+    """`VERSION AS OF v` or `TIMESTAMP AS OF t` (kinds "version" and "timestamp"), with `v` or `t`
+    as the text `value`, quotes included."""
 
     kind: str
     value: str
@@ -64,9 +62,8 @@ class TimeTravel:
 
 @dataclass(frozen=True, slots=True)
 class ChangesClause:
-    """`CHANGES FROM VERSION a TO VERSION b`, or of TIMESTAMPs. `start` and `end` are the texts of
-    the bounds, quotes included; without an `end` the changes go on to the latest. A bound is part
-    of the changes unless EXCLUSIVE is behind it."""
+    """`CHANGES FROM VERSION start TO VERSION end`, or TIMESTAMP, with texts as in `TimeTravel`.
+    Without an `end` the changes go on to the latest. EXCLUSIVE leaves a bound out."""
 
     kind: str
     start: str
@@ -87,10 +84,8 @@ class FilterValue:
 @dataclass(frozen=True, slots=True)
 class ColumnFilter:
     """A condition that every row of a relation must meet to be in the query's result.
-
     `operator` is one of `=`, `<`, `<=`, `>`, `>=`, `in`, `is null`, `is not null`. The query itself
-    applies it, too, so that a read may use it to read less, but need not.
-    """
+    applies it, too, so that a read may use it to read less, but need not."""
 
     column: str
     operator: str
@@ -116,14 +111,12 @@ class TableReference:
     are the ranges where the table's name qualifies a column (`shop.orders` in `shop.orders.id`)
     and must become `alias`. `alias_position` is where an alias can be inserted, after `range` and
     a TABLESAMPLE clause; -1 if Spark allows none (`TABLE orders`).
-    `options` are those of a `WITH ('k' = 'v')` clause; with `changes` it reads changes, not a
-    state. `filters` are the query's conditions on this
+    `options` are those of a `WITH ('k' = 'v')` clause. `filters` are the query's conditions on this
     relation alone, `other_conditions` the texts of others that may concern it. `unordered` says
     that the result does not depend on the order in which rows are read. `only_filters` says that
     its SELECT reads nothing else, and has no other conditions. `rows_wanted` is the upper bound on
     the rows needed that meet the filters; None for all. `bounds` are texts whose values make the
-    one option.
-    """
+    one option."""
 
     name: TableName
     range: TextRange
@@ -153,8 +146,7 @@ class QueryText:
     are ranges inside `range` that do not belong to the query: in `WITH c AS (…) INSERT INTO t
     SELECT …` the query is the whole text without `INSERT INTO t`. `defaults` are the ranges of
     the word DEFAULT where it is a value of a VALUES list in an INSERT, `decimals` DOUBLE and FLOAT
-    literals there that are read as the DECIMALs beside them.
-    """
+    literals there that are read as the DECIMALs beside them."""
 
     range: TextRange
     references: tuple[TableReference, ...] = ()

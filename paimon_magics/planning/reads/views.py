@@ -85,6 +85,11 @@ class RowView:
         return self.kind in (ViewKind.AUDIT_LOG, ViewKind.BINLOG)
 
     @property
+    def shows_places(self) -> bool:
+        """Whether the rows have their numbers in their files."""
+        return any(column.name == ROW_INDEX for column in self.metadata)
+
+    @property
     def partition_keys(self) -> tuple[str, ...]:
         """The partition columns that the metadata columns show."""
         types = (column.type for column in self.metadata)

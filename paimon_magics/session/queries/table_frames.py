@@ -220,7 +220,7 @@ class _TableSource:
         return shown_columns(self.first.read.schema.columns, self.first.read.view)
 
     @property
-    def hidden(self) -> Sequence[str]:
+    def hidden(self) -> tuple[str, ...]:
         """The columns that the frame has, though the table's star leaves them out."""
         return hidden_shown(StatementScope(self.connection), self.relation)
 
@@ -234,6 +234,23 @@ class _TableSource:
     def row_count(self) -> int | None:
         """The number of its rows, if the manifests have it."""
         return row_count(self.first.read)
+
+    def showing(self, hidden: frozenset[str]) -> tuple[DataFrame, tuple[str, ...]] | None:
+        """A frame of the same rows with hidden columns; None if the table has none of them."""
+        relation = replace(self.relation, hidden=self.relation.hidden | hidden)
+        scope = scope_of_frame(self.connection)
+        names = tuple(name for name in hidden_shown(scope, relation) if name in hidden)
+        if not names or self.connection.state.closed:
+            return None
+        try:
+            with SnapshotLeases(scope.committer) as leases:
+                first = kept_read(scope, relation, leases, self.first.planned, by_spark=True)
+                frame = leases.noted(_new_frame(first), (relation.name.object_name,))
+        finally:
+            scope.views.drop_passing()
+        source = _TableSource(self.connection, relation, first)
+        note_source(frame, source)
+        return frame, source.hidden
 
     def read(self, wanted: Narrowed) -> DataFrame | None:
         """A frame of fewer columns and files. None if they are the same, or the session is
@@ -309,6 +326,10 @@ class _Chosen:
     def row_count(self) -> int | None:
         """The number of the rows, if all are chosen and the manifests have it."""
         return self.source.row_count() if self.where is None else None
+
+    def showing(self, hidden: frozenset[str]) -> tuple[DataFrame, tuple[str, ...]] | None:
+        """None: a choice of columns has no others."""
+        return None
 
     def read(self, wanted: Narrowed) -> DataFrame | None:
         """A frame of the chosen columns that are wanted."""

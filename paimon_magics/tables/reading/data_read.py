@@ -28,7 +28,6 @@ from paimon_magics.planning.reads.views import (
 )
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.statements.clauses.names import table_text
-from paimon_magics.statements.queries.rewriting import ROW_INDEX
 from paimon_magics.statements.statement import ColumnFilter
 from paimon_magics.tables.manifests.live_files import ManifestCache
 from paimon_magics.tables.reading.data_files import FileReader
@@ -80,8 +79,7 @@ class DataRead:
         names = tuple(columns)
         if isinstance(self.target, Difference):  # it compares whole rows
             return replace(self, reader=replace(reader, columns=names))
-        needed = {*names, *self.view.partition_keys}
-        needed |= _needed(reader.rule) if reader.rule is not None else set()
+        needed = {*names, *_needed(reader.rule, self.view)}
         wanted = tuple(field for field in self.fields if field.name in needed)
         files = replace(reader.files, wanted=wanted)
         return replace(self, reader=replace(reader, files=files, columns=names))
@@ -180,10 +178,7 @@ def plan_data_read(
     rule = merge_rule(schema) if schema.is_primary_key_table else None
     names = tuple(f.name for f in fields) if request.columns is None else tuple(request.columns)
     needed = {f.name for f in fields} if isinstance(target, Difference) else set(names)
-    needed |= set(scan.view.partition_keys)
-    if rule is not None:
-        needed |= _needed(rule)
-    shows_places = any(column.name == ROW_INDEX for column in scan.view.metadata)
+    needed |= _needed(rule, scan.view)
     files = FileReader(
         access=file_access(table, stores),
         schemas=stored,
@@ -192,7 +187,7 @@ def plan_data_read(
         batch_rows=batch_rows,
         table=table_text(replace(table.name, system_table=None)),
         with_row_ids=request.kind is ViewKind.ROW_TRACKING,
-        first_place=0 if shows_places else None,
+        first_place=0 if scan.view.shows_places else None,
         legacy_zone=orc_legacy_zone(schema),
         conditions=tuple(_conditions(fields, scan.predicates, scan.view)),
     )
@@ -259,10 +254,12 @@ def shown_schema(read: DataRead) -> pa.Schema:
     return pa.schema([*system, *columns])
 
 
-def _needed(rule: MergeRule) -> set[str]:
-    """The columns that a merge needs whatever columns are shown."""
-    names = {*rule.order.keys, *rule.order.sequence_fields}
-    for group in rule.groups:
+def _needed(rule: MergeRule | None, view: RowView) -> set[str]:
+    """The columns that a merge and metadata columns need whatever columns are shown."""
+    names = set(view.partition_keys)
+    if rule is not None:
+        names |= {*rule.order.keys, *rule.order.sequence_fields}
+    for group in () if rule is None else rule.groups:
         names |= set(group.columns)
     return names
 

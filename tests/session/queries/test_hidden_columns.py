@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from paimon_magics import Session
 from paimon_magics.errors import PaimonMagicsError, UnsupportedStatementError
@@ -145,6 +147,34 @@ def test_row_ids_and_places_are_shown_together(shop: Session) -> None:
     shop.run("UPDATE tracked SET v = 'x' WHERE k = 2")
     with pytest.raises(UnsupportedStatementError, match="several files"):
         shop.run(both)
+
+
+def test_steps_of_a_frame_name_hidden_columns(shop: Session) -> None:
+    shop.run(
+        "CREATE TABLE stepped (k INT, v STRING) TBLPROPERTIES "
+        "('bucket' = '2', 'bucket-key' = 'k');"
+        "INSERT INTO stepped SELECT CAST(id AS INT), 'v' FROM range(0, 100, 1, 1)"
+    )
+    stored = rows(shop, "SELECT k, __paimon_bucket AS b, __paimon_row_index AS i FROM stepped")
+    frame = shop.table("stepped")
+
+    def of(result: DataFrame) -> list[tuple[object, ...]]:
+        return sorted(tuple(row) for row in result.collect())
+
+    assert of(frame.select("k", "__paimon_bucket", F.col("__paimon_row_index"))) == sorted(stored)
+    assert frame.select("*", "__paimon_bucket").columns == ["k", "v", "__paimon_bucket"]
+    first = frame.where("__paimon_bucket = 0").filter(F.col("__paimon_row_index") < 3)
+    assert first.columns == ["k", "v"]
+    expected = [(k, "v") for k, bucket, index in stored if bucket == 0 and index < 3]
+    assert of(first) == sorted(expected) and len(expected) == 3
+    assert of(first.select("k", "__paimon_bucket")) == sorted((k, 0) for k, _ in expected)
+    counts = Counter(bucket for _, bucket, _ in stored)
+    assert of(frame.groupBy("__paimon_bucket").count()) == sorted(counts.items())
+    doubled = frame.withColumn("r", F.col("__paimon_row_index") * 2).orderBy("__paimon_row_index")
+    assert doubled.columns == ["k", "v", "r"]
+    assert of(doubled.agg(F.sum("r"))) == [(2 * sum(i for _, _, i in stored),)]
+    assert frame.withColumn("__paimon_bucket", F.lit("own")).columns[-1] == "__paimon_bucket"
+    assert of(frame.agg(F.max("__paimon_row_index"))) == [(max(i for _, _, i in stored),)]
 
 
 def test_own_columns_go_before_hidden_ones(shop: Session) -> None:
