@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import datetime
 import functools
+import json
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
+from urllib.parse import parse_qsl
 
 from paimon_magics.columnar.fields import whole_structs
 
@@ -314,3 +316,33 @@ def write_whole_structs(paimon: Any) -> None:
         write(path, whole_structs(data), *args, **options)
 
     paimon.file_io.write_orc = write_whole
+
+
+def rest_answer(
+    catalog: Any, method: str, path: str, document: Mapping[str, Any] | None
+) -> tuple[int, Any]:
+    """Send a request to the server of a rest catalog, for what pypaimon has no method. `path` is
+    below the catalog's, and may have parameters. Return the status and the answer's document, {}
+    for one that is no JSON object."""
+    from pypaimon.api.client import _get_headers
+
+    api = catalog.rest_api
+    client = api.client
+    plain, _, query = path.partition("?")
+    parameters = dict(parse_qsl(query))
+    body = "" if document is None else json.dumps(document)
+    where = f"{api.resource_paths.base_path}{plain}"
+    headers = _get_headers(where, method, parameters, body, api.rest_auth_function)
+    response = client.session.request(
+        method,
+        client.uri + where,
+        params=parameters,
+        data=body.encode() or None,
+        headers=headers,
+        timeout=client._timeout,
+    )
+    try:
+        answer = response.json()
+    except ValueError:
+        answer = {}
+    return response.status_code, answer if isinstance(answer, dict) else {}

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from paimon_magics.coordinator.client.administration import Administration
 from paimon_magics.coordinator.client.small_inserts import SmallInserts
+from paimon_magics.coordinator.client.stored_definitions import StoredDefinitions
 from paimon_magics.coordinator.protocol.definition_changes import (
     DatabaseAlteration,
     DatabaseCreation,
@@ -170,6 +171,10 @@ class CoordinatorClient(Protocol):
         """The properties of a database, as the coordinator keeps them. Raises SetupError if no
         coordinator answers.
         """
+
+    def stored_definitions(self) -> StoredDefinitions | None:
+        """The views and functions that the coordinator keeps; None without a coordinator."""
+        return None
 
     def lease(self, table: TableName, snapshot_id: int) -> bool:
         """Keep a snapshot from expiring until `release`. Return False if it has expired already.

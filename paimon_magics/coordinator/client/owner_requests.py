@@ -23,6 +23,7 @@ import httpx
 from paimon_magics.coordinator.client.addresses import tls_context
 from paimon_magics.coordinator.client.administration import TooLateError
 from paimon_magics.coordinator.client.starting import Endpoint, Finder
+from paimon_magics.coordinator.client.stored_definitions import DEFINED, DefinedAlreadyError
 from paimon_magics.coordinator.protocol.errors import (
     BrokeOffError,
     NoOwnerError,
@@ -407,12 +408,15 @@ def _failure(response: httpx.Response) -> tuple[PaimonMagicsError, str]:
     """The error in an answer, by its status and type, and the type. The type is "" if it is not an
     error of ours.
     """
-    try:
-        error = response.json()["error"]
-        message, hint, kind = str(error["message"]), str(error["hint"]), str(error["type"])
-    except (ValueError, KeyError, TypeError):
-        error, kind = {}, ""
-        message, hint = f"The coordinator answered {response.status_code}.", ""
+    error, kind = {}, ""
+    message, hint = f"The coordinator answered {response.status_code}.", ""
+    with contextlib.suppress(ValueError, KeyError, TypeError):
+        document = response.json()
+        if "error" in document:
+            error = document["error"]
+            message, hint, kind = str(error["message"]), str(error["hint"]), str(error["type"])
+        else:  # of Paimon's REST catalog
+            message, kind = str(document["message"]), str(document["resourceType"])
     return _error_of(response.status_code, kind, message, hint, error), kind
 
 
@@ -439,6 +443,8 @@ def _error_of(
             return UnknownEndpointError(message, hint=hint)
         case 404:
             return UnknownNameError(message, hint=hint)
+        case 409 if kind in DEFINED:
+            return DefinedAlreadyError(message, hint=hint)
         case 409 if kind == "Outdated" or kind == OutdatedPlanError.__name__:
             return OutdatedPlanError(message, hint=hint)
         case 409 if kind == "Compaction":

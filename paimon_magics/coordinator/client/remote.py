@@ -28,6 +28,7 @@ from paimon_magics.coordinator.client.owner_requests import (
 from paimon_magics.coordinator.client.read_leases import ReadLeases
 from paimon_magics.coordinator.client.small_inserts import SmallInserts
 from paimon_magics.coordinator.client.starting import Finder
+from paimon_magics.coordinator.client.stored_definitions import StoredDefinitions
 from paimon_magics.coordinator.core.values import Origin
 from paimon_magics.coordinator.protocol.clock import renewal_seconds
 from paimon_magics.coordinator.protocol.definition_changes import (
@@ -287,6 +288,12 @@ class RemoteCoordinator:
         """See `CoordinatorClient.database_properties`."""
         _, answer = self._requests.once("GET", f"/v1/databases/{quote(name, safe='')}")
         return dict(member(answer, "properties", dict))
+
+    def stored_definitions(self) -> StoredDefinitions:
+        """See `CoordinatorClient.stored_definitions`."""
+        return StoredDefinitions(
+            lambda method, path, body: self._requests.once(method, f"/v1/paimon{path}", body)[1]
+        )
 
     def lease(self, table: TableName, snapshot_id: int) -> bool:
         """See `CoordinatorClient.lease`."""

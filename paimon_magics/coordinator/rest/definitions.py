@@ -1,8 +1,9 @@
 """The endpoints of views and functions. Engines define them, and use them.
 
 Their documents are Paimon's (`ViewSchema`, `ViewChange`, `CreateFunctionRequest`,
-`FunctionDefinition`, `FunctionChange`). Their texts are stored unchanged: only engines read them.
-For a sender with grants, they count as tables of the same name.
+`FunctionDefinition`, `FunctionChange`). Their texts are stored unchanged: only engines and sessions
+read them. For a sender with grants, they count as tables of the same name. One member is ours: a
+request to create with `replace` replaces what has the name, in one step.
 """
 
 from __future__ import annotations
@@ -225,6 +226,9 @@ def _create(sort: _Sort, call: Call) -> Any:
     name = _name_in_body(sort, call, database)
     call.report(name)
     check_right(call.principal, Scope.ALTER, database, name.table)
+    replaces = call.body.get("replace", False)
+    if not isinstance(replaces, bool):
+        raise bad_request("replace must be true or false.")
     by, at_ms = call.user or "", now_ms()
     document = sort.new(call.body) | {
         "id": str(uuid.uuid4()),
@@ -232,7 +236,7 @@ def _create(sort: _Sort, call: Call) -> Any:
         **{"createdAt": at_ms, "createdBy": by, "updatedAt": at_ms, "updatedBy": by},
     }
     with (yield from call.context.changing(name, creates=True, in_order=False)):
-        created = call.context.definitions.create(sort.kind, name, document)
+        created = call.context.definitions.create(sort.kind, name, document, replaces=replaces)
     if not created:
         raise already_exists(sort.resource, str(name))
 

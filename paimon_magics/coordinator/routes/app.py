@@ -134,11 +134,11 @@ _BODIES: Mapping[str, str] = {
     f"POST {_TABLE}": "changes:objects",
     f"POST {_TABLE}/consumers/reset": "consumerId:string nextSnapshotId:integer?",
     "POST /v1/paimon/views/rename": "source:object destination:object",
-    f"POST {_DATABASE}/views": "identifier:object schema:object",
+    f"POST {_DATABASE}/views": "identifier:object schema:object replace:boolean?",
     f"POST {_DATABASE}/views/{{name}}": "changes:objects",
     f"POST {_DATABASE}/functions": "name:string inputParams:objects? "
     "returnParams:objects? deterministic:boolean? definitions:object? comment:string? "
-    "options:object?",
+    "options:object? replace:boolean?",
     f"POST {_DATABASE}/functions/{{name}}": "changes:objects",
     f"POST {_TABLE}/commit": "tableId:string? snapshot:object statistics:objects?",
     f"POST {_TABLE}/rollback": "instant:object fromSnapshot:integer?",

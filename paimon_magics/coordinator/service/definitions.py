@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # a session that commits in its own process loads no store
 Document = dict[str, Any]
 
 _LOCATION = "location"
+_OF_THE_FIRST = ("id", "owner", "createdAt", "createdBy")  # members that a replacement keeps
 
 
 class Kind(StrEnum):
@@ -68,8 +69,11 @@ class Definitions:
             return False
         return True
 
-    def create(self, kind: Kind, name: TableName, document: Document) -> bool:
-        """Keep a new definition; False if there is a definition of that name.
+    def create(
+        self, kind: Kind, name: TableName, document: Document, *, replaces: bool = False
+    ) -> bool:
+        """Keep a new definition; False if there is a definition of that name. With `replaces` the
+        new one takes its place in one step, and has its id, owner and creator.
 
         Raises InvalidTableError for a view with the name of a table.
         """
@@ -77,8 +81,11 @@ class Definitions:
         with self._turn(self._catalog.warehouse):
             self._check_no_table(kind, name)
             id = mark_database(self._catalog, _database(name))
-            if store.of(id, kind, name.table) is not None:
-                return False
+            before = store.of(id, kind, name.table)
+            if before is not None:
+                if not replaces:
+                    return False
+                document = document | {key: before[key] for key in _OF_THE_FIRST}
             store.save(id, kind, name.table, document)
         return True
 

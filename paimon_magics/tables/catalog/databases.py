@@ -33,6 +33,7 @@ from paimon_magics.redaction import conceal_options
 from paimon_magics.statements.statement import NAME_BYTES_MAX
 from paimon_magics.tables.catalog.names import check_name, first_line, is_text, quoted
 from paimon_magics.tables.catalog.warehouse_mark import check_not_moved, move_hint
+from paimon_magics.tables.pypaimon_internals import rest_answer
 from paimon_magics.tables.schema.history import external_roots
 from paimon_magics.tables.stores.allowed_paths import (
     TABLES_DECIDE,
@@ -316,6 +317,13 @@ class Databases:
         error = UnknownNameError(message, hint=hint)
         error.near = near
         return error
+
+    def ask(
+        self, method: str, path: str, document: Mapping[str, Any] | None
+    ) -> tuple[int, dict[str, Any]]:
+        """Send a request to the server of a rest catalog; return the status and the document of its
+        answer. `path` is below the catalog's own."""
+        return self.call(lambda: rest_answer(self.paimon, method, path, document))
 
     def call(self, action: Callable[[], _T]) -> _T:
         """Call pypaimon; raise failures of the store or the server as SetupError.

@@ -95,6 +95,21 @@ def test_created_view_is_returned_and_dropped(http: httpx.Client) -> None:
         assert told(answer) == (404, "VIEW", "shop.v")
 
 
+def test_a_view_is_replaced_in_one_step(http: httpx.Client) -> None:
+    create_view(http, "v")
+    before = http.get(f"{VIEWS}/v").json()
+    identifier = {"database": "shop", "object": "v"}
+    schema = SCHEMA | {"query": "SELECT 2", "dialects": {}}
+    body = {"identifier": identifier, "schema": schema, "replace": True}
+    assert http.post(VIEWS, json=body).is_success
+    after = http.get(f"{VIEWS}/v").json()
+    assert after["schema"] == schema
+    kept = ("id", "owner", "createdAt", "createdBy")
+    assert [after[key] for key in kept] == [before[key] for key in kept]
+    assert http.post(VIEWS, json=body | {"replace": False}).status_code == 409
+    assert http.post(VIEWS, json=body | {"replace": "yes"}).status_code == 400
+
+
 def test_a_view_is_altered_by_all_changes_or_none(http: httpx.Client) -> None:
     create_view(http, "v")
     path = f"{VIEWS}/v"
