@@ -154,7 +154,7 @@ STATEMENTS = (
         (
             "SHOW DATABASES | SCHEMAS | NAMESPACES [LIKE 'p*']",
             "SHOW TABLES [IN d] [LIKE 'p*']",
-            "SHOW VIEWS [LIKE 'p*']",
+            "SHOW VIEWS [IN d] [LIKE 'p*']",
             "SHOW PROCEDURES",
             "SHOW CURRENT NAMESPACE | DATABASE | SCHEMA",
             "SHOW COLUMNS IN t",
@@ -162,7 +162,7 @@ STATEMENTS = (
             "SHOW TABLE EXTENDED [IN d] LIKE 'p*' [PARTITION (c = v, …)]",
             "SHOW TBLPROPERTIES t [('k')]",
             "SHOW TAGS t",
-            "SHOW CREATE TABLE t",
+            "SHOW CREATE TABLE t    -- or a view",
             "SHOW GRANTS [ON [TABLE] t | ON DATABASE d] [TO grantee]",
         ),
     ),
@@ -220,6 +220,25 @@ STATEMENTS = (
         ),
     ),
     StatementHelp(
+        "CREATE VIEW",
+        "name a query for everybody; the coordinator or a REST catalog keeps it",
+        (
+            "CREATE [OR REPLACE] VIEW [IF NOT EXISTS] v [(column [COMMENT 's'], …)] [COMMENT 's'] "
+            "[TBLPROPERTIES (…)] AS query",
+        ),
+    ),
+    StatementHelp(
+        "ALTER VIEW",
+        "change a view's query, name or properties",
+        (
+            "ALTER VIEW v AS query",
+            "ALTER VIEW v RENAME TO w",
+            "ALTER VIEW v SET TBLPROPERTIES ('k' = 'v', …)",
+            "ALTER VIEW v UNSET TBLPROPERTIES [IF EXISTS] ('k', …)",
+        ),
+    ),
+    StatementHelp("DROP VIEW", "remove a view", ("DROP VIEW [IF EXISTS] v",)),
+    StatementHelp(
         "CREATE TEMPORARY VIEW",
         "name a query for this Spark session",
         ("CREATE [OR REPLACE] TEMPORARY VIEW v AS query",),
@@ -233,6 +252,7 @@ STATEMENTS = (
 """The statements that are offered. Anything else goes to Spark, if it names no Paimon table."""
 
 PROCEDURE_PURPOSES = {
+    "alter_view_dialect": "keep a view's text for another engine, change or drop it",
     "clear_consumers": "forget consumers, so that they keep no snapshots any more",
     "compact": "merge the files of a table, or of partitions of it",
     "compact_database": "compact each table of a database",

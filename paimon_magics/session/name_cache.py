@@ -13,13 +13,14 @@ import threading
 import time
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from paimon_magics.errors import PaimonMagicsError
+from paimon_magics.errors import PaimonMagicsError, UnknownNameError
 from paimon_magics.statements.data_types import DataType
 from paimon_magics.statements.statement import TableName
 
 if TYPE_CHECKING:
+    from paimon_magics.session.catalog_views import CatalogView
     from paimon_magics.tables.catalog.catalog import Catalog
     from paimon_magics.tables.catalog.databases import Visibility
 
@@ -65,6 +66,16 @@ class KnownTag:
     time_ms: int
 
 
+class Views(Protocol):
+    """The views of the catalog."""
+
+    def list_views(self, database: str) -> list[str]:
+        """Their names in a database."""
+
+    def find_view(self, name: TableName) -> CatalogView | None:
+        """The view of that name, with its columns."""
+
+
 @dataclass
 class _Entry:
     value: Any = None
@@ -76,10 +87,14 @@ class KnownNames:
     """The names of one catalog. Any thread may call its methods; none but `wait` ever waits."""
 
     def __init__(
-        self, catalog_options: Mapping[str, str], visibility: Visibility | None = None
+        self,
+        catalog_options: Mapping[str, str],
+        visibility: Visibility | None = None,
+        views: Views | None = None,
     ) -> None:
         self._options = dict(catalog_options)
         self._visibility = visibility
+        self._views = views
         self._entries: dict[Hashable, _Entry] = {}
         self._lock = threading.Lock()
         self._requests: queue.SimpleQueue[tuple[_Entry, Callable[[Catalog], Any]]] = (
@@ -95,16 +110,19 @@ class KnownNames:
         return self._get("databases", lambda catalog: tuple(catalog.list_databases())) or ()
 
     def tables(self, database: str) -> tuple[str, ...]:
-        """The tables of a database, in order."""
-        return (
-            self._get(("tables", database), lambda catalog: tuple(catalog.list_tables(database)))
-            or ()
-        )
+        """The tables and views of a database, in order."""
+
+        def read(catalog: Catalog) -> tuple[str, ...]:
+            views = () if self._views is None else self._views.list_views(database)
+            return tuple(sorted({*catalog.list_tables(database), *views}))
+
+        return self._get(("tables", database), read) or ()
 
     def table(self, name: TableName) -> KnownTable | None:
-        """A table's columns; None while they are unknown. `name` includes its database."""
+        """The columns of a table or view; None while they are unknown. `name` includes its
+        database."""
         key = ("table", replace(name, catalog=None))
-        table: KnownTable | None = self._get(key, lambda c: _table(c, name))
+        table: KnownTable | None = self._get(key, lambda c: _table(c, name, self._views))
         return table
 
     def partitions(self, name: TableName) -> tuple[tuple[str | None, ...], ...]:
@@ -193,12 +211,18 @@ def _plain(name: TableName) -> TableName:
     return replace(name, catalog=None, system_table=None)
 
 
-def _table(catalog: Catalog, name: TableName) -> KnownTable:
+def _table(catalog: Catalog, name: TableName, views: Views | None) -> KnownTable:
     from paimon_magics.planning.reads.views import RowView, shown_columns, view_named
     from paimon_magics.statements.types.type_text import to_spark_sql
     from paimon_magics.tables.system_tables.registry import METADATA_COLUMNS
 
-    schema = catalog.load(_plain(name)).schema
+    try:
+        schema = catalog.load(_plain(name)).schema
+    except UnknownNameError:
+        view = None if views is None else views.find_view(_plain(name))
+        if view is None:
+            raise
+        schema = view.schema
     columns = schema.columns
     metadata = METADATA_COLUMNS.get(name.system_table or "")
     if metadata is not None:

@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from paimon_magics.coordinator.client.interface import CoordinatorClient, Definitions
+from paimon_magics.coordinator.client.stored_definitions import StoredDefinitions
 from paimon_magics.errors import (
     CommitConflictError,
     InvalidTableError,
@@ -24,12 +25,20 @@ from paimon_magics.errors import (
 )
 from paimon_magics.planning.commits.requests import Transaction
 from paimon_magics.planning.reads.spark_settings import PAIMON_PREFIX, REFUSED
+from paimon_magics.session.catalog_views import (
+    CatalogView,
+    may_have_definitions,
+    stored_definitions,
+    view_of,
+)
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.times import tell_moments
 from paimon_magics.settings import Settings
 from paimon_magics.spark.failures import translate
 from paimon_magics.spark.session_settings import settings_of
 from paimon_magics.spark.views import Views
+from paimon_magics.statements.clauses.names import table_text
+from paimon_magics.statements.grammar.spark_passthrough import leading_words
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.manifests.live_files import ManifestCache
@@ -38,6 +47,18 @@ from paimon_magics.tables.table import StoredTable, Table
 
 if TYPE_CHECKING:
     from paimon_magics.spark.handles import SparkSession
+
+
+_VIEWS_INSIDE_MAX = 32  # Spark reads up to 100 in each other; each takes some frames of the stack
+_OF_TABLE = "Name the table that it reads: SHOW CREATE TABLE {v} shows its query."
+_OF_VIEWS = {
+    "DROP": "DROP VIEW {v} drops it.",
+    "ALTER": "ALTER VIEW {v} SET TBLPROPERTIES, UNSET TBLPROPERTIES, RENAME TO and AS change it.",
+    "CREATE": "Choose another name, or drop it first: DROP VIEW {v}.",
+    "REPLACE": "Choose another name, or drop it first: DROP VIEW {v}.",
+    "COMMENT": "Write ALTER VIEW {v} SET TBLPROPERTIES ('comment' = '…').",
+}
+"""What to do instead of a statement for tables, by its first word."""
 
 
 class OpenTables:
@@ -113,6 +134,7 @@ class StatementScope:
     `frames` are the Python variables whose frames its query may name; None if it can't name any.
     `notes` are for the user, on what its names came to mean. `attachment`
     goes with its transactions. With `fills_table` the rows that it reads become rows of a table.
+    `inside` are the views whose queries are read, each one in the query of the one before.
     """
 
     connection: Connection
@@ -121,22 +143,36 @@ class StatementScope:
     notes: list[str] = field(default_factory=list)
     attachment: Attachment | None = None
     fills_table: bool = False
+    inside: tuple[TableName, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tables", OpenTables(self.connection.catalog))
 
-    def _with(self, *, attachment: Attachment | None, fills_table: bool) -> StatementScope:
-        scope = replace(self, attachment=attachment, fills_table=fills_table)
+    def _sharing_tables(self, scope: StatementScope) -> StatementScope:
         object.__setattr__(scope, "tables", self.tables)
         return scope
 
     def filling(self) -> StatementScope:
         """The same statement, for a read whose rows become rows of a table."""
-        return self._with(attachment=self.attachment, fills_table=True)
+        return self._sharing_tables(replace(self, fills_table=True))
 
     def attaching(self, attachment: Attachment) -> StatementScope:
         """The same statement, with this for its transactions."""
-        return self._with(attachment=attachment, fills_table=self.fills_table)
+        return self._sharing_tables(replace(self, attachment=attachment))
+
+    def within(self, view: TableName) -> StatementScope:
+        """The same statement, for the query of a view. Raises UnsupportedStatementError for a view
+        that reads itself, and for too many views in each other."""
+        if view in self.inside or len(self.inside) >= _VIEWS_INSIDE_MAX:
+            path = " → ".join(f"`{name}`" for name in (*self.inside, view))
+            is_cycle = view in self.inside
+            raise UnsupportedStatementError(
+                f"The view `{view}` reads itself: {path}."
+                if is_cycle
+                else f"More than {_VIEWS_INSIDE_MAX} views read each other: {path}.",
+                hint="ALTER VIEW … AS gives one of them another query.",
+            )
+        return self._sharing_tables(replace(self, frames=None, inside=(*self.inside, view)))
 
     def renewed(self) -> StatementScope:
         """A new scope on the same connection, for what happens after the statement."""
@@ -179,8 +215,8 @@ class StatementScope:
 
     @property
     def database(self) -> str:
-        """The database of unqualified names."""
-        return self.connection.state.database
+        """The database of unqualified names: in a view's query, the view's."""
+        return (self.inside[-1].database if self.inside else None) or self.connection.state.database
 
     @cached_property
     def zone(self) -> str:
@@ -200,17 +236,56 @@ class StatementScope:
             self.notes.append(text)
 
     def full_name(self, name: TableName) -> TableName:
-        """See `Connection.full_name`."""
-        return self.connection.full_name(name)
+        """See `Connection.full_name`; the database is the scope's."""
+        return self.connection.full_name(replace(name, database=name.database or self.database))
 
     def load(self, name: TableName, statement: str, position: int) -> Table:
-        """Load the table of that name; errors point at `position` in `statement`."""
+        """Load the table of that name; errors point at `position` in `statement`. Raises
+        UnsupportedStatementError for a view."""
+        full = self.full_name(name)
         with errors_located(statement, position):
-            return self.tables.load(self.full_name(name))
+            try:
+                return self.tables.load(full)
+            except UnknownNameError:
+                if self.find_view(full) is None:
+                    raise
+            raise not_of_views(full, statement)
+
+    @cached_property
+    def stored_definitions(self) -> StoredDefinitions | None:
+        """The views and functions that the catalog keeps; None if it can't keep any."""
+        return stored_definitions(self.connection)
+
+    def find_view(self, name: TableName) -> CatalogView | None:
+        """The catalog's view of that full name, or of which it names a system table; None if there
+        is none. Raises SetupError if nobody answers who keeps it."""
+        plain = TableName(name.table, name.database)
+        definitions, database = self.stored_definitions, name.database or ""
+        if definitions is None or not may_have_definitions(self.connection, database):
+            return None
+        document = definitions.find("view", plain)
+        return None if document is None else view_of(plain, document)
+
+    def list_views(self, database: str) -> list[str]:
+        """The catalog's views in a database that the user may see."""
+        definitions = self.stored_definitions
+        if definitions is None or not may_have_definitions(self.connection, database):
+            return []
+        return definitions.names("view", database)
 
     def manifests(self, table: Table | StoredTable) -> ManifestCache:
         """The manifests of the table, as far as they were read before."""
         return self.connection.plans.manifests(table)
+
+
+def not_of_views(view: TableName, statement: str) -> UnsupportedStatementError:
+    """The error for a view in a statement that is for tables."""
+    words = leading_words(statement)
+    instead = next((hint for word, hint in _OF_VIEWS.items() if words.startswith(word)), _OF_TABLE)
+    return UnsupportedStatementError(
+        f"`{view}` is a view, and {words} is for tables.",
+        hint=instead.format(v=table_text(view)),
+    )
 
 
 _NOTES: ContextVar[list[str] | None] = ContextVar("notes", default=None)

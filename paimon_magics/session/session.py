@@ -485,7 +485,9 @@ class Session(CopySurface):
     def known_names(self) -> KnownNames:
         """The name cache: the catalog's names as they were last read, for completion."""
         if self._known_names is None:
-            self._known_names = KnownNames(self.catalog_options, self.catalog.visibility)
+            self._known_names = KnownNames(
+                self.catalog_options, self.catalog.visibility, StatementScope(self._connection)
+            )
         return self._known_names
 
     @property

@@ -125,6 +125,23 @@ def columns_of(schema: spark_types.StructType) -> tuple[RowField, ...]:
     return tuple(RowField(field.name, _paimon_type(field.dataType, field.name)) for field in schema)
 
 
+def frame_in_columns(frame: DataFrame, columns: Sequence[Column]) -> DataFrame:
+    """The first columns of a frame under the names of `columns`, cast to their types where they
+    have others."""
+    wanted = spark_schema(columns)
+    first = frame.toDF(*(str(number) for number in range(len(frame.columns))))
+    cast = [
+        first[f"`{number}`"].cast(field.dataType).alias(field.name)
+        for number, field in enumerate(wanted)
+    ]
+    own = frame.schema.fields
+    is_same = len(own) == len(cast) and all(
+        have.name == field.name and have.dataType == field.dataType
+        for have, field in zip(own, wanted, strict=True)
+    )
+    return frame if is_same else first.select(*cast)
+
+
 def declared_schema(columns: Sequence[Column]) -> spark_types.StructType:
     """The schema of a frame with `columns`, whose metadata has the lengths of CHAR and VARCHAR, and
     comments, as Spark's own tables have them."""

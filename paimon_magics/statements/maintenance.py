@@ -101,7 +101,20 @@ class MigrateDatabase:
     parallelism: int | None = None
 
 
-DatabaseMaintenance = CompactDatabase | CopyTable | MigrateTable | MigrateDatabase
+@dataclass(frozen=True, slots=True)
+class AlterViewDialect:
+    """`sys.alter_view_dialect`: `add`, `update` or `drop` the text of a view for an engine, by
+    default Spark's."""
+
+    view: str
+    action: str
+    engine: str = "spark"
+    query: str | None = None
+
+
+DatabaseMaintenance = (
+    CompactDatabase | CopyTable | MigrateTable | MigrateDatabase | AlterViewDialect
+)
 """What a CALL can ask for on several tables, or on none of Paimon's."""
 
 Maintenance = (
@@ -114,5 +127,6 @@ Maintenance = (
     | CopyTable
     | MigrateTable
     | MigrateDatabase
+    | AlterViewDialect
 )
 """What a CALL can ask for besides changes of versions."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from paimon_magics.statements.copying import CopyIntoFiles, CopyIntoTable
+from paimon_magics.statements.definitions import AlterView, CreateView, DropView
 from paimon_magics.statements.statement import (
     AlterDatabase,
     AnalyzeTable,
@@ -77,11 +78,15 @@ def subject_of(statement: Statement) -> Subject:
             return Subject(name, selection.query)
         case CreateTable(name=name, query=optional_query):
             return Subject(name, optional_query)
+        case CreateView(name=name, query=query):
+            return Subject(name, query)
         case (
             AlterTable(name=name)
             | AlterTags(name=name)
+            | AlterView(name=name)
             | AnalyzeTable(name=name)
             | DropTable(name=name)
+            | DropView(name=name)
             | TruncateTable(name=name)
         ):
             return Subject(name)
@@ -142,6 +147,9 @@ Statement = (
     Query
     | Explain
     | CreateTemporaryView
+    | CreateView
+    | AlterView
+    | DropView
     | Insert
     | Delete
     | Update

@@ -23,6 +23,7 @@ from paimon_magics.session.reports.administration import Administration
 from paimon_magics.session.reports.surface import Reporting
 from paimon_magics.session.streams import Stream
 from paimon_magics.settings import Settings
+from paimon_magics.statements.definitions import AlterView, CreateView, DropView
 from paimon_magics.statements.grammar import parsing
 from paimon_magics.statements.grammar.parsing import parse_cell, parse_statement
 from paimon_magics.statements.lexing.tokens import split_cell
@@ -169,7 +170,7 @@ def test_the_examples_of_statements_run(
     monkeypatch.chdir(tmp_path / "files")
     for example in examples(offered_and_refused()[0]):
         for statement, _ in split_cell(example):
-            kept = ChangeGrants | ShowGrants | AlterDatabase  # by a coordinator
+            kept = ChangeGrants | ShowGrants | AlterDatabase | CreateView | AlterView | DropView
             if isinstance(parse_statement(statement), kept):
                 refused = (SetupError, errors.UnsupportedStatementError)
                 with pytest.raises(refused, match="coordinator"):

@@ -516,7 +516,7 @@ NEWCOMERS: list[tuple[str, str, str]] = [
     ("CALL system.rewrite_data_files('orders')", "rewrite_data_files`", "CALL sys.compact(table"),
     ("SUMMARIZE orders", "SUMMARIZE", "%paimon profile orders"),
     ("REPLACE INTO users VALUES ('a', 1)", "REPLACE", "primary key"),
-    ("CREATE VIEW v AS SELECT * FROM orders", "CREATE", "TEMPORARY VIEW"),
+    ("CREATE VIEW v AS SELECT * FROM orders", "coordinator's store", "TEMPORARY VIEW"),
     ("CREATE TABLE copy DEEP CLONE orders", "CLONE", "CREATE TABLE copy LIKE orders"),
     ("CREATE TABLE u (id BIGINT GENERATED ALWAYS AS IDENTITY)", "IDENTITY", "FROM u)"),
     ("CREATE TABLE u (id INT) CLUSTER BY (id)", "CLUSTER BY", "table => 'u'"),

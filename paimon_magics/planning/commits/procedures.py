@@ -20,6 +20,7 @@ from paimon_magics.errors import (
 )
 from paimon_magics.statements.grammar.calls import NAMESPACE
 from paimon_magics.statements.maintenance import (
+    AlterViewDialect,
     CompactDatabase,
     CompactManifest,
     CompactTable,
@@ -74,17 +75,13 @@ _GLOBAL_INDEX = (
     f"and CALL {NAMESPACE}.rewrite_file_index(table => …).",
 )
 _FUNCTIONS = (
-    "functions are kept by REST catalogs only: a file system catalog has no place for them, and "
-    "the connector refuses it there, too",
-    "CREATE TEMPORARY FUNCTION makes one for this session.",
+    "sessions run no functions that a catalog keeps: those of the kinds lambda and file are Java, "
+    "which Paimon's connector compiles and loads into Spark",
+    "CREATE TEMPORARY FUNCTION f(x INT) RETURNS INT RETURN x + 1 makes one for this session.",
 )
 
 _REFUSED = {
     "alter_function": _FUNCTIONS,
-    "alter_view_dialect": (
-        "dialects of views are kept by REST catalogs only, and the connector refuses it elsewhere",
-        "CREATE OR REPLACE VIEW changes the view's text.",
-    ),
     "compact_chain_table": (
         "chain tables ('chain-table.enabled') are joined from branches by the connector alone",
         "Let Paimon's Spark connector do it. INSERT OVERWRITE of a partition does it by hand.",
@@ -462,6 +459,33 @@ def _options(text: str | None, more: Mapping[str, str] | None) -> tuple[tuple[st
     return tuple({**pairs, **(more or {})}.items())
 
 
+def _alter_view_dialect(
+    view: str, action: str, engine: str | None, query: str | None
+) -> Maintenance:
+    """Blank texts count as not given. Raises InvalidValueError for another action, and for a query
+    that is missing or too much."""
+    change = AlterViewDialect(
+        view.strip(),
+        action.strip().lower(),
+        (engine or "").strip() or "spark",
+        (query or "").strip() or None,
+    )
+    form = f"CALL {NAMESPACE}.alter_view_dialect(view => 'v', action => "
+    if change.action not in ("add", "update", "drop"):
+        raise InvalidValueError(
+            f"`action` must be add, update or drop, not '{action}'.",
+            hint=f"For example {form}'add', engine => 'flink', query => 'SELECT …').",
+        )
+    if (change.query is None) is not (change.action == "drop"):
+        needs = "takes no" if change.action == "drop" else "needs a"
+        example = "" if change.action == "drop" else ", query => 'SELECT …'"
+        raise InvalidValueError(
+            f"The action {change.action} {needs} `query`.",
+            hint=f"Write {form}'{change.action}', engine => '{change.engine}'{example}).",
+        )
+    return change
+
+
 def _mark_done(partitions: str) -> VersionChange:
     named = tuple(part.strip() for part in partitions.split(";") if part.strip())
     if not named:
@@ -538,6 +562,13 @@ _OFFERED = (
         _migrate_database,
         "source_type database",
         "options options_map:map parallelism:int",
+        is_about_a_table=False,
+    ),
+    _procedure(
+        "alter_view_dialect",
+        _alter_view_dialect,
+        "view action",
+        "engine query",
         is_about_a_table=False,
     ),
     _procedure("mark_partition_done", _mark_done, "partitions"),

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import logging
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from paimon_magics.coordinator.client.small_inserts import buffered_entries
@@ -16,16 +13,18 @@ from paimon_magics.errors import (
     UnknownNameError,
     UnsupportedStatementError,
 )
-from paimon_magics.planning.formatting import shortened
 from paimon_magics.planning.reads.read_points import Latest, point_of_read
 from paimon_magics.planning.reads.views import ViewKind, metadata_columns
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.planning.writes.inserts import takes_small_inserts
+from paimon_magics.session.catalog_views import CatalogView
 from paimon_magics.session.connection import NamedView
 from paimon_magics.session.parameters import bind
-from paimon_magics.session.planned_work import Reads, note_reads, reads_of
+from paimon_magics.session.planned_work import Reads, made_of, note_reads, reads_of
 from paimon_magics.session.python_frames import spark_frame, spooled_rows
 from paimon_magics.session.queries.file_relations import FileRelation, frame_of_files
+from paimon_magics.session.queries.inline_rows import with_types
+from paimon_magics.session.queries.newest_partitions import with_newest_partitions
 from paimon_magics.session.queries.planned_reads import (
     KnownRow,
     SnapshotLeases,
@@ -43,10 +42,12 @@ from paimon_magics.spark.jvm import is_connect
 from paimon_magics.spark.queries import query_frame
 from paimon_magics.spark.reading import change_rows
 from paimon_magics.spark.rows import frame_of_rows, rows_with_keys, with_rows, without_keys
-from paimon_magics.statements.lexing.tokens import Token, tokenize
+from paimon_magics.spark.types import frame_in_columns
 from paimon_magics.statements.queries.plain_queries import (
     AggregateCall,
+    PlainQuery,
     WholeAggregates,
+    plain_query,
     whole_aggregates,
 )
 from paimon_magics.statements.queries.query_traits import adds_no_rows, used_names
@@ -57,7 +58,7 @@ from paimon_magics.statements.queries.rewriting import (
     current_names,
     stars_without_hidden,
 )
-from paimon_magics.statements.statement import QueryText, TableReference
+from paimon_magics.statements.statement import Query, QueryText, TableReference
 from paimon_magics.tables.schema.types import arrow_schema
 from paimon_magics.tables.snapshots.targets import TableState
 from paimon_magics.tables.snapshots.time_travel import find_target
@@ -68,7 +69,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from paimon_magics.session.queries.relations import Relation
-    from paimon_magics.spark.handles import DataFrame, SparkSession
+    from paimon_magics.spark.handles import DataFrame
     from paimon_magics.tables.reading.applied_changes import Change
 
 
@@ -174,9 +175,16 @@ class _Reading:
         is_target = chosen is not None and reference.range.start == chosen.position
         return is_target and len(query.references) == 1
 
+    def passing_view(self, stored: CatalogView, reference: TableReference) -> str:
+        """A passing view of the rows that a view of the catalog gives the reference."""
+        check_settings(self.scope)
+        frame = frame_of_stored(self.scope, stored, reference, include_buffer=self.include_buffer)
+        self.leases.hold_of(frame)
+        return self.scope.views.pass_by(frame)
+
     def relation_of(
         self, reference: TableReference
-    ) -> Relation | SparkOwn | FileRelation | GivenFrame:
+    ) -> Relation | CatalogView | SparkOwn | FileRelation | GivenFrame:
         """What the reference reads."""
         chosen = self.selection
         is_target = chosen is not None and reference.range.start == chosen.position
@@ -246,6 +254,8 @@ def _views(
                         hidden = hidden_shown(scope, relation) if relation.hidden else ()
                         if hidden:
                             with_hidden.append((reference, hidden))
+                case CatalogView() as stored:
+                    view = reading.passing_view(stored, reference)
                 case FileRelation() as files:
                     check_settings(scope)
                     view = scope.views.pass_by(frame_of_files(scope, files))
@@ -471,102 +481,77 @@ def _frame_of_view(
     return view.source.read(Narrowed(used, reference.filters, bound, reference.rows_wanted))
 
 
-# The rows of VALUES that have no common type in a column: which column, and which types.
-#
-# Spark's error names the column alone, as `col2`. The types of its values come from Spark's
-# analysis of the values by themselves; no job runs.
+# Views that the catalog keeps.
 
 
-_log = logging.getLogger(__name__)
-
-_CONDITION = "INVALID_INLINE_TABLE.INCOMPATIBLE_TYPES_IN_INLINE_TABLE"
-_UNNAMED = re.compile(r"col(\d+)")
-_OPENING, _CLOSING = frozenset("([{"), frozenset(")]}")
-_VALUES_MAX = 1000  # Spark analyzes so many values in some milliseconds
-_SHOWN_MAX = 40
-
-
-def with_types(
-    error: StatementError,
-    spark: SparkSession,
-    statement: str,
-    bound: Mapping[str, object],
-    names: Callable[[int], Sequence[str]] | None = None,
-) -> StatementError:
-    """Return the error with the types of the values, if it is Spark's on such rows; else `error`.
-
-    `names` returns the columns that the values of a row are for, from their number.
-    """
-    cause = error.__cause__
-    if getattr(cause, "getCondition", lambda: "")() != _CONDITION or error.position is None:
-        return error
-    column = str(cause.getMessageParameters().get("colName", "")).strip("`")  # type: ignore[union-attr]
+def frame_of_stored(
+    scope: StatementScope,
+    view: CatalogView,
+    reference: TableReference | None = None,
+    *,
+    include_buffer: bool = False,
+) -> DataFrame:
+    """The rows of a view that the catalog keeps. Its query reads Paimon's tables as they are now,
+    with the rights of who reads it. Files that can't matter for the conditions of `reference` are
+    left out where the query only chooses columns and rows of one table. Raises errors of ours that
+    name the view."""
     try:
-        tokens = tokenize(statement)
-        rows, behind = _rows(tokens, error.position)
-        index = _index(column, tokens[behind:])
-        texts = [statement[row[index][0] : row[index][1]] for row in islice(rows, _VALUES_MAX)]
-        types = _types(spark, [text for text in texts if text.upper() != "DEFAULT"], bound)
-        targets = list(names(len(rows[0]))) if names is not None and rows else []
-    except Exception:  # of any kind: Spark's own error says less, and is as true
-        _log.info("The types of the values in VALUES could not be read.", exc_info=True)
-        return error
-    if len(types) < 2:
-        return error
-    shown = " and ".join(f"{name} ({shortened(text, _SHOWN_MAX)})" for name, text in types.items())
-    column = targets[index] if index < len(targets) else column
-    *_, last = types
-    detailed = StatementError(
-        f"Column `{column}` has values of different types in VALUES: {shown}.",
-        hint=f"Give them one type in all rows, such as CAST(value AS {last}).",
-        statement=error.statement,
-        position=error.position,
-    )
-    detailed.__cause__ = cause
-    return detailed
+        frame = frame_of_its_query(scope, view, reference, include_buffer=include_buffer)
+        columns = view.schema.columns
+        if len(frame.columns) < len(columns):
+            few = f"its query gives {len(frame.columns)} columns now, and it has {len(columns)}."
+            raise StatementError(few, hint="ALTER VIEW … AS gives it another query.")
+    except StatementError as error:
+        raise _unreadable(view, error) from error
+    return made_of(frame_in_columns(frame, columns), frame)
 
 
-def _rows(tokens: Sequence[Token], position: int) -> tuple[list[list[tuple[int, int]]], int]:
-    """The values of each row of the VALUES at an offset, as ranges of the text, and the index of
-    the token behind the rows."""
-    index = next(i for i, token in enumerate(tokens) if token.start >= position) + 1
-    rows: list[list[tuple[int, int]]] = []
-    while tokens[index].text == "(":
-        start, depth, row = index + 1, 1, []
-        while depth:
-            index += 1
-            text = tokens[index].text
-            depth += (text in _OPENING) - (text in _CLOSING)
-            if depth == 0 or (depth == 1 and text == ","):
-                row.append((tokens[start].start, tokens[index - 1].end))
-                start = index + 1
-        rows.append(row)
-        index += 1
-        if index >= len(tokens) or tokens[index].text != ",":
-            break
-        index += 1
-    return rows, index
+def frame_of_its_query(
+    scope: StatementScope,
+    view: CatalogView,
+    reference: TableReference | None = None,
+    *,
+    include_buffer: bool = False,
+) -> DataFrame:
+    """As `frame_of_stored`, with the columns of the query. Errors are those of the query, with
+    positions in the view's text."""
+    inner, text, query = query_of_view(scope, view, reference)
+    with SnapshotLeases(scope.committer) as leases:
+        frame = frame_of_views(inner, text, query, leases, {}, include_buffer=include_buffer)
+        leases.rows_at_most = None  # others may be joined with them
+        return leases.noted(frame, (view.name.object_name,))
 
 
-def _index(column: str, behind: Sequence[Token]) -> int:
-    """The place of a column in a row; `behind` are the tokens behind the rows, such as those of
-    `AS t(a, b)`."""
-    unnamed = _UNNAMED.fullmatch(column)
-    names = [token.name for token in behind if token.kind in ("word", "quoted")]
-    if column in names:
-        aliases = names[names[0].upper() == "AS" :][1:]  # without the table's own
-        return aliases.index(column)
-    assert unnamed is not None
-    return int(unnamed[1]) - 1
+def query_of_view(
+    scope: StatementScope, view: CatalogView, reference: TableReference | None
+) -> tuple[StatementScope, str, QueryText]:
+    """The scope, the text and the query of a view, with those of the conditions of `reference` that
+    the view's own table can meet."""
+    inner = scope.within(view.name)
+    statement = with_newest_partitions(inner, view.parsed())
+    assert isinstance(statement, Query)
+    query = statement.query
+    plain = plain_query(statement.text, query)
+    if plain is not None and plain.columns is not None and reference is not None:
+        query = replace(query, references=(_passed_on(plain, view, reference),))
+    return inner, statement.text, query
 
 
-def _types(
-    spark: SparkSession, texts: Sequence[str], bound: Mapping[str, object]
-) -> dict[str, str]:
-    """The types of values, in upper case, each with the first value of it; NULL has none."""
-    schema = spark.sql(f"SELECT {', '.join(texts)}", args=dict(bound) or None).schema
-    types: dict[str, str] = {}
-    for each, text in zip(schema.fields, texts, strict=True):
-        types.setdefault(each.dataType.simpleString().upper(), text)
-    types.pop("VOID", None)
-    return types
+def _passed_on(plain: PlainQuery, view: CatalogView, reference: TableReference) -> TableReference:
+    """The view's own reference with the conditions on its columns that are the table's."""
+    names = (column.name.lower() for column in view.schema.columns)
+    stored = dict(zip(names, (column.stored for column in plain.columns or ()), strict=False))
+    passed = []
+    for condition in reference.filters:
+        column = stored.get(condition.column.lower())
+        if column is not None and all(value.kind != "parameter" for value in condition.values):
+            passed.append(replace(condition, column=column))
+    return replace(plain.reference, filters=(*plain.reference.filters, *passed))
+
+
+def _unreadable(view: CatalogView, error: StatementError) -> StatementError:
+    """The error of a view's query, for a statement that reads the view."""
+    message = error.message
+    if not message.startswith("The view `"):
+        message = f"The view `{view.name}` can't be read: {message}"
+    return type(error)(message, hint=error.hint)

@@ -11,6 +11,7 @@ from paimon_magics.planning.reads.predicates import ColumnPredicate, column_pred
 from paimon_magics.planning.reads.read_points import Committed, ScanMode
 from paimon_magics.planning.reads.views import CHANGE_TYPE, COMMIT_COLUMNS, ViewKind
 from paimon_magics.planning.schemas.table_schema import TableSchema
+from paimon_magics.session.catalog_views import CatalogView
 from paimon_magics.session.queries.file_relations import FileRelation
 from paimon_magics.session.queries.resolution import GivenFrame, SparkOwn, resolve
 from paimon_magics.session.scope import StatementScope
@@ -79,7 +80,7 @@ def relation_of(
     bound: Mapping[str, object],
     names: frozenset[str] | None = None,
     known: TableName | None = None,
-) -> Relation | SparkOwn | FileRelation | GivenFrame:
+) -> Relation | CatalogView | SparkOwn | FileRelation | GivenFrame:
     """Return what a reference reads; `known` is the table, if that is clear. Raises
     UnknownNameError, and UnsupportedStatementError for a setting of Spark that is not supported."""
     name = known or resolve(scope, reference, statement)

@@ -1,8 +1,10 @@
 """What a name in a query means: a Paimon table, a table of Spark's own, a file, or a Python frame.
 
-The order is: Spark's temporary views, Paimon's tables, tables of Spark's own catalog, files (a name
-such as ``csv.`my.csv` ``), and frames, so that a Python variable never hides a table. Common table
-expressions come before all of them; they are no references (`statements.queries.query_text`).
+The order is: Spark's temporary views, Paimon's tables and views, tables of Spark's own catalog,
+files (a name such as ``csv.`my.csv` ``), and frames, so that a Python variable never hides a table.
+Common table expressions come before all of them; they are no references
+(`statements.queries.query_text`). In the query of a catalog's view there are Paimon's names alone,
+and those with another catalog.
 """
 
 from __future__ import annotations
@@ -10,7 +12,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from paimon_magics.errors import UnknownNameError, likely_meant, value_text
+from paimon_magics.errors import (
+    UnknownNameError,
+    UnsupportedStatementError,
+    likely_meant,
+    value_text,
+)
+from paimon_magics.session.catalog_views import CatalogView, may_have_definitions
 from paimon_magics.session.python_frames import frame_kind, frame_text
 from paimon_magics.session.queries.file_relations import FileRelation, file_meant, file_relation
 from paimon_magics.session.scope import StatementScope, located
@@ -32,10 +40,10 @@ class GivenFrame:
     frame: Any
 
 
-_Meaning = TableName | SparkOwn | FileRelation | GivenFrame
+Meaning = TableName | CatalogView | SparkOwn | FileRelation | GivenFrame
 
 
-def resolve(scope: StatementScope, reference: TableReference, statement: str) -> _Meaning:
+def resolve(scope: StatementScope, reference: TableReference, statement: str) -> Meaning:
     """Return what a reference means; for a Paimon table its full name. Adds a note to the
     connection if the name could mean something else too.
 
@@ -47,7 +55,8 @@ def resolve(scope: StatementScope, reference: TableReference, statement: str) ->
         return SparkOwn()
     full = scope.full_name(name)
     parts = [part for part in (name.database, name.object_name) if part is not None]
-    in_spark = kind_in_spark(scope.spark, parts) if name.catalog is None else None
+    asks_spark = name.catalog is None and not scope.inside
+    in_spark = kind_in_spark(scope.spark, parts) if asks_spark else None
     is_paimon = is_paimon_table(scope, full)
     if in_spark == "view" and name.database is None:
         if is_paimon:
@@ -58,10 +67,18 @@ def resolve(scope: StatementScope, reference: TableReference, statement: str) ->
             tell_of_two(scope, full)
         _tell_of_frame(scope, name, "Paimon's table")
         return full
+    view = scope.find_view(full)
+    if view is not None:
+        _tell_of_frame(scope, name, "a view of the catalog")
+        has_options = reference.time_travel is not None or bool(reference.options)
+        check_reads_view(view, full, has_options=has_options)
+        return view
     if in_spark is not None:
         _tell_of_frame(scope, name, "a table of Spark's own")
         return SparkOwn()
-    if name.database is not None:
+    if scope.inside:
+        pass
+    elif name.database is not None:
         files = file_relation(reference)
         if files is not None:
             return files
@@ -71,13 +88,24 @@ def resolve(scope: StatementScope, reference: TableReference, statement: str) ->
     try:
         scope.tables.load(replace(full, system_table=None))
     except UnknownNameError as error:
-        beside = _system_table_meant(scope, name) or file_meant(name)
-        if beside:
-            error.hint = beside
-        if name.database is None and not error.hint.startswith("Did you mean"):
-            error.hint = f"{_frame_meant(scope, name)} {error.hint}".strip()
+        error.hint = _hint(scope, name, full, error.hint)
         raise located(error, statement, reference.range.start) from None
     return full
+
+
+def check_reads_view(view: CatalogView, name: TableName, *, has_options: bool) -> None:
+    """Raise UnsupportedStatementError for what only a table has: system tables, branches, snapshots
+    and read options."""
+    if name != view.name:
+        raise UnsupportedStatementError(
+            f"`{view.name}` is a view: it has no system tables and no branches.",
+            hint="Name the table that it reads: SHOW CREATE TABLE shows its query.",
+        )
+    if has_options:
+        raise UnsupportedStatementError(
+            f"`{view.name}` is a view, which has no snapshots and no read options.",
+            hint="Name them in its query: SELECT … FROM (SELECT … FROM t VERSION AS OF …).",
+        )
 
 
 def _system_table_meant(scope: StatementScope, name: TableName) -> str:
@@ -94,6 +122,26 @@ def _system_table_meant(scope: StatementScope, name: TableName) -> str:
         f"`{name.database}` is a table. Its system tables are named with `$`: "
         f"{name.database}${name.object_name}"
     )
+
+
+def _hint(scope: StatementScope, name: TableName, full: TableName, hint: str) -> str:
+    """The hint for an unknown name; `hint` is the catalog's."""
+    database = full.database or ""
+    beside = _system_table_meant(scope, name) or file_meant(name)
+    hint = beside or likely_meant(name.table, scope.list_views(database)) or hint
+    if scope.stored_definitions is None and may_have_definitions(scope.connection, database):
+        return (
+            f"A coordinator keeps the views of `{database}`, and this session has none: connect "
+            f"with coordinator='embedded' or its address to read them. {hint}"
+        )
+    if name.database or scope.inside or hint.startswith("Did you mean"):
+        return hint
+    return f"{_frame_meant(scope, name)} {hint}".strip()
+
+
+def is_paimon_name(scope: StatementScope, name: TableName) -> bool:
+    """Whether the catalog has a table or a view of the name."""
+    return is_paimon_table(scope, name) or scope.find_view(name) is not None
 
 
 def is_paimon_table(scope: StatementScope, name: TableName) -> bool:

@@ -25,7 +25,7 @@ from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.parameters import bind
 from paimon_magics.session.queries.frames import frame_of_views
 from paimon_magics.session.queries.planned_reads import SnapshotLeases
-from paimon_magics.session.queries.resolution import is_paimon_table
+from paimon_magics.session.queries.resolution import is_paimon_name, is_paimon_table
 from paimon_magics.session.queries.table_frames import frame_of_table
 from paimon_magics.session.scope import StatementScope, errors_located
 from paimon_magics.spark.queries import (
@@ -37,6 +37,7 @@ from paimon_magics.spark.queries import (
 from paimon_magics.spark.rows import frame_without_rows
 from paimon_magics.spark.sessions import is_alive
 from paimon_magics.statements.clauses.names import named, text_literal
+from paimon_magics.statements.definitions import AlterView, CreateView, DropView
 from paimon_magics.statements.dialects.alternatives import instead_of
 from paimon_magics.statements.grammar.calls import passed_procedure
 from paimon_magics.statements.grammar.parsing import parse_cell
@@ -44,6 +45,7 @@ from paimon_magics.statements.grammar.spark_passthrough import (
     file_options,
     leading_words,
     names_in,
+    passed,
 )
 from paimon_magics.statements.statement import (
     CreateTable,
@@ -156,7 +158,7 @@ class SparkCalls:
         read = next(filter(self._is_read, _read(statement)), None)
         if read is None or not is_alive(self.spark):
             return None
-        if isinstance(statement, CreateTable) and not is_for_spark(
+        if isinstance(statement, CreateTable | CreateView) and not is_for_spark(
             StatementScope(self._connection), statement
         ):
             raise _not_by_sql(text, read)
@@ -189,7 +191,7 @@ class SparkCalls:
 
     def _exists(self, name: TableName) -> bool:
         try:
-            return is_paimon_table(
+            return is_paimon_name(
                 StatementScope(self._connection), self._connection.full_name(name)
             )
         except PaimonMagicsError:
@@ -317,9 +319,26 @@ def is_for_spark(scope: StatementScope, statement: Statement) -> bool:
             return using not in (None, "paimon")
         case PassThrough():
             return True
+        case CreateView():
+            return _is_view_of_spark(scope, statement)
         case _:
             name = subject_of(statement).table
             return name is not None and _is_sparks(scope, name)
+
+
+def _is_view_of_spark(scope: StatementScope, statement: CreateView) -> bool:
+    """Whether CREATE VIEW makes a view of Spark's own: in another catalog, or where Paimon's can't
+    keep any and the query reads nothing of Paimon's."""
+    name, ours = statement.name, (None, scope.settings.catalog_name)
+    if name.catalog not in ours:
+        return True
+    if scope.stored_definitions is not None or name.catalog is not None:
+        return False
+    return all(
+        reference.name.catalog not in ours
+        or not is_paimon_table(scope, scope.full_name(reference.name))
+        for reference in statement.query.references
+    )
 
 
 def own_name(scope: StatementScope, name: TableName) -> str | None:
@@ -363,6 +382,10 @@ def pass_to_spark(
 
     Raises UnsupportedStatementError if the statement would act on a Paimon table.
     """
+    if isinstance(statement, CreateView | AlterView | DropView):
+        own, statement = statement.name_position, passed(statement.text, statement.offset)
+        others = tuple(named for named in statement.names if named[1] != own)
+        statement = replace(statement, names=others)  # a temporary view may hide a table
     match statement:
         case PassThrough():
             _refuse_paimon(scope, statement)
@@ -402,7 +425,7 @@ def _is_sparks(scope: StatementScope, name: TableName) -> bool:
         return name.catalog != scope.settings.catalog_name
     if name.database is None and is_temporary_view(scope.spark, name.object_name):
         return True
-    if is_paimon_table(scope, scope.full_name(name)):
+    if is_paimon_name(scope, scope.full_name(name)):
         return False
     parts = [part for part in (name.database, name.object_name) if part is not None]
     return known_to_spark(scope.spark, parts)

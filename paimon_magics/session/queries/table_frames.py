@@ -11,7 +11,12 @@ from paimon_magics.planning.reads.column_texts import calls_of_a_row, mentioned
 from paimon_magics.planning.reads.views import shown_columns
 from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.session.connection import Connection
-from paimon_magics.session.queries.frames import buffered_frame, hidden_shown, metadata_frame
+from paimon_magics.session.queries.frames import (
+    buffered_frame,
+    frame_of_stored,
+    hidden_shown,
+    metadata_frame,
+)
 from paimon_magics.session.queries.planned_reads import (
     KeptRead,
     SnapshotLeases,
@@ -20,6 +25,7 @@ from paimon_magics.session.queries.planned_reads import (
     plan_of,
 )
 from paimon_magics.session.queries.relations import Relation, relation_of
+from paimon_magics.session.queries.resolution import check_reads_view
 from paimon_magics.session.scope import StatementScope, errors_translated, scope_of_frame
 from paimon_magics.session.settings_checks import check_settings, with_settings
 from paimon_magics.spark.frame_steps import Narrowed, Source, conditions_in, has_only_conditions
@@ -182,6 +188,10 @@ def _frame_and_source(
     relation = Relation(name, items, unordered=not in_order, hidden=hidden, lists_null=lists_null)
     if is_metadata(name):
         return metadata_frame(scope, relation), None
+    view = None if scope.tables.exists(name) else scope.find_view(name)
+    if view is not None:
+        check_reads_view(view, name, has_options=bool(options))
+        return frame_of_stored(scope, view, include_buffer=include_buffer), None
     with SnapshotLeases(scope.committer) as leases:
         if include_buffer:
             buffered = buffered_frame(scope, relation, leases)

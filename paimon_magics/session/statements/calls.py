@@ -39,6 +39,7 @@ from paimon_magics.session.statements.compaction import (
     run_rescale,
 )
 from paimon_magics.session.statements.confirmations import loss_of_change
+from paimon_magics.session.statements.definitions import dialect_lines, run_dialect_change
 from paimon_magics.session.statements.handler import Handler, Standing, no_preview
 from paimon_magics.session.statements.removals import (
     removal_lines,
@@ -70,6 +71,7 @@ from paimon_magics.spark.queries import cancellable
 from paimon_magics.spark.task_units import run_units
 from paimon_magics.statements.clauses.names import named
 from paimon_magics.statements.maintenance import (
+    AlterViewDialect,
     CompactDatabase,
     CompactManifest,
     CompactTable,
@@ -483,6 +485,7 @@ _EXECUTORS: Mapping[type, _Executor] = {
     RewriteFileIndex: _Executor(run_file_index_rewriting, file_index_lines),
     MergeBranch: _Executor(run_branch_merge, branch_merge_lines),
     CopyTable: _Executor(run_copy, copy_lines, loss_of_copy, copied_tables, tables=copied_tables),
+    AlterViewDialect: _Executor(run_dialect_change, dialect_lines, tables=_no_table),
     # What they change is Spark's.
     MigrateTable: _Executor(run_migration, migration_lines, loss_of_migration, tables=_no_table),
     MigrateDatabase: _Executor(

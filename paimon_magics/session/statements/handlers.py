@@ -21,13 +21,19 @@ from paimon_magics.session.queries.newest_partitions import with_newest_partitio
 from paimon_magics.session.queries.spark_calls import is_for_spark, pass_to_spark, passed_line
 from paimon_magics.session.row_changes.merge import PreparedMerge, prepare_merge, run_merge
 from paimon_magics.session.row_changes.previews import preview_merge
-from paimon_magics.session.scope import StatementScope, errors_translated
+from paimon_magics.session.scope import (
+    StatementScope,
+    errors_located,
+    errors_translated,
+    not_of_views,
+)
 from paimon_magics.session.settings_checks import check_statement
 from paimon_magics.session.statements.analysis import analyze_handler
 from paimon_magics.session.statements.calls import call_handler
 from paimon_magics.session.statements.copy_into import copy_handler
 from paimon_magics.session.statements.creation import create_table_handler
 from paimon_magics.session.statements.ddl import alter_table_handler, drop_table_handler
+from paimon_magics.session.statements.definitions import view_handler
 from paimon_magics.session.statements.handler import (
     CONFIRM,
     Handler,
@@ -36,6 +42,7 @@ from paimon_magics.session.statements.handler import (
     explained,
     explanation,
     listing,
+    position_of,
     unconfirmed,
     way_back,
 )
@@ -51,6 +58,7 @@ from paimon_magics.session.statements.tags_and_branches import alter_tags_handle
 from paimon_magics.session.writes.outcomes import rows_taken
 from paimon_magics.session.writes.prepare import distribution
 from paimon_magics.statements.copying import CopyIntoFiles, CopyIntoTable
+from paimon_magics.statements.definitions import AlterView, CreateView, DropView
 from paimon_magics.statements.dialects.alternatives import refused
 from paimon_magics.statements.statement import (
     AlterDatabase,
@@ -61,6 +69,7 @@ from paimon_magics.statements.statement import (
     CreateTemporaryView,
     Delete,
     DeleteAction,
+    Describe,
     DropDatabase,
     DropTable,
     GrantedTables,
@@ -70,7 +79,10 @@ from paimon_magics.statements.statement import (
     Query,
     RefreshTable,
     Refused,
+    ShowColumns,
+    ShowCreateTable,
     ShowGrants,
+    ShowOptions,
     TruncateTable,
     Update,
     UseDatabase,
@@ -91,6 +103,10 @@ _JOINS = {
 
 
 _TABLES_SHOWN = 5
+
+
+_ON_VIEWS = (CreateView, AlterView, DropView, Describe, ShowColumns, ShowCreateTable, ShowOptions)
+"""Statements whose subject may be a view."""
 
 
 def run_statement(
@@ -131,8 +147,10 @@ def handler_of(
     wait: str | None = None,
 ) -> Handler:
     """The handler of a statement, which is checked as by `check_statement`."""
-    statement = with_newest_partitions(scope, statement)
+    if not isinstance(statement, CreateView | AlterView):  # it is computed when a view is read
+        statement = with_newest_partitions(scope, statement)
     check_statement(scope, statement)
+    _check_no_view(scope, statement)
     if isinstance(statement, Shown):
         return show_handler(scope, statement, parameters)
     match statement:
@@ -152,6 +170,8 @@ def handler_of(
             return create_table_handler(scope, statement, parameters)
         case DropTable():
             return drop_table_handler(scope, statement)
+        case CreateView() | AlterView() | DropView():
+            return view_handler(scope, statement)
         case AlterTable():
             return alter_table_handler(scope, statement, parameters)
         case AlterTags():
@@ -175,6 +195,17 @@ def handler_of(
             )
         case _:
             return Handler(run=_plain_run(scope, statement, parameters))
+
+
+def _check_no_view(scope: StatementScope, statement: Statement) -> None:
+    """Raise UnsupportedStatementError for a view in a statement that is for tables."""
+    name = subject_of(statement).table
+    if name is None or isinstance(statement, _ON_VIEWS):
+        return
+    full = scope.full_name(name)
+    if not scope.tables.exists(full) and scope.find_view(full) is not None:
+        with errors_located(statement.text, position_of(statement, name)):
+            raise not_of_views(full, statement.text)
 
 
 def _plain_run(

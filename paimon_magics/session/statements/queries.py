@@ -13,12 +13,13 @@ from paimon_magics.planning.reads.predicates import condition_text
 from paimon_magics.planning.reads.row_filters import limited_sql
 from paimon_magics.planning.reads.scans import ReadPlan
 from paimon_magics.planning.reads.splits import ColumnsSplit, DifferenceSplit, MergeSplit
+from paimon_magics.session.catalog_views import CatalogView
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.parameters import bind, bindings_text, with_values
 from paimon_magics.session.planned_work import made_of
 from paimon_magics.session.python_frames import frame_text
 from paimon_magics.session.queries.file_relations import FileRelation
-from paimon_magics.session.queries.frames import frame_of_query, note_view
+from paimon_magics.session.queries.frames import frame_of_query, note_view, query_of_view
 from paimon_magics.session.queries.planned_reads import read_plan
 from paimon_magics.session.queries.relations import Relation, relation_of
 from paimon_magics.session.queries.resolution import GivenFrame, SparkOwn
@@ -203,7 +204,11 @@ def table_reads(
     wanted = whole_aggregates(statement, query)
     for reference in query.references:
         relation = relation_of(scope, reference, statement, bound, names)
-        if not isinstance(relation, Relation):
+        if isinstance(relation, CatalogView):
+            inner, text, its_query = query_of_view(scope, relation, reference)
+            reads.append(TableRead(str(reference.name), f"the catalog's view, {text}"))
+            reads += table_reads(inner, text, its_query, {})
+        elif not isinstance(relation, Relation):
             reads.append(TableRead(str(reference.name), _outside(relation)))
         elif is_metadata(relation.name):
             reads.append(TableRead(str(relation.name), "metadata, read on the driver"))

@@ -22,8 +22,10 @@ from paimon_magics.errors import (
 from paimon_magics.planning.commits.procedures import PROCEDURES
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.reports.view_queries import HISTORY_IN_SQL, history_sql
+from paimon_magics.session.catalog_views import CatalogView
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.scope import StatementScope
+from paimon_magics.session.statements.definitions import view_rows, view_statement
 from paimon_magics.session.statements.handler import Handler, listing, position_of
 from paimon_magics.session.writes.partitions import (
     PartitionSpec,
@@ -127,6 +129,10 @@ def _run(scope: StatementScope, statement: Shown, parameters: Mapping[str, objec
         case ShowOptions():
             return _show_options(scope, statement)
         case ShowColumns():
+            view = _view(scope, statement.name)
+            if view is not None:
+                shown = {"col_name": list(view.schema.column_names)}
+                return listing(scope, statement, "SHOW COLUMNS", shown)
             table = scope.load(statement.name, statement.text, 0)
             columns = {"col_name": list(table.schema.column_names)}
             return listing(scope, statement, "SHOW COLUMNS", columns)
@@ -145,8 +151,12 @@ def _run(scope: StatementScope, statement: Shown, parameters: Mapping[str, objec
 
 
 def _show_create(scope: StatementScope, statement: ShowCreateTable) -> Outcome:
-    table = scope.load(statement.name, statement.text, 0)
-    text = descriptions.create_statement(table)
+    view = _view(scope, statement.name)
+    if view is None:
+        table = scope.load(statement.name, statement.text, 0)
+        text = descriptions.create_statement(table)
+    else:
+        text = view_statement(view)
     outcome = listing(scope, statement, "SHOW CREATE TABLE", {"createtab_stmt": [text]})
     outcome.message = text
     return outcome
@@ -172,19 +182,26 @@ def _show_tables(scope: StatementScope, statement: ShowTables) -> Outcome:
     )
 
 
+def _view(scope: StatementScope, name: TableName) -> CatalogView | None:
+    """The catalog's view of that name; None for other names."""
+    full = scope.full_name(name)
+    return None if scope.tables.exists(full) or full.system_table else scope.find_view(full)
+
+
 def _show_views(scope: StatementScope, statement: ShowViews) -> Outcome:
-    """The user's temporary views, which every database has."""
-    if statement.database is not None:
-        scope.catalog.require_database(statement.database)
+    """The views of a database, and the user's temporary views, which every database has."""
+    database = statement.database or scope.database
+    scope.catalog.require_database(database)
+    stored = matching_names(scope.list_views(database), statement.pattern)
     names = matching_names(temporary_views(scope.spark), statement.pattern)
     return listing(
         scope,
         statement,
         "SHOW VIEWS",
         {
-            "namespace": [""] * len(names),
-            "viewName": names,
-            "isTemporary": [True] * len(names),
+            "namespace": [database] * len(stored) + [""] * len(names),
+            "viewName": stored + names,
+            "isTemporary": [False] * len(stored) + [True] * len(names),
         },
     )
 
@@ -220,10 +237,11 @@ def _show_partitions(
 
 
 def _show_options(scope: StatementScope, statement: ShowOptions) -> Outcome:
-    table = scope.load(statement.name, statement.text, 0)
-    options = dict(descriptions.option_rows(table.schema))
+    view = _view(scope, statement.name)
+    shown = view or scope.load(statement.name, statement.text, 0)
+    options = dict(descriptions.option_rows(shown.schema))
     if statement.key is not None:
-        full = f"{scope.settings.catalog_name}.{table.name}"
+        full = f"{scope.settings.catalog_name}.{shown.name}"
         missing = f"Table {full} does not have property: {statement.key}"
         options = {statement.key: options.get(statement.key, missing)}
     return listing(
@@ -242,6 +260,14 @@ def _describe(
         rows: list[tuple[str, str, str | None]]
         schema = metadata_table(scope.catalog, full).schema
         rows = [(f.name, descriptions.type_text(from_arrow_type(f.type)), None) for f in schema]
+    elif (view := _view(scope, full)) is not None:
+        if statement.column is not None or statement.partition is not None:
+            part = "partitions" if statement.column is None else "details of single columns"
+            raise UnsupportedStatementError(
+                f"`{full}` is a view: it has no {part}.",
+                hint=f"DESCRIBE EXTENDED {table_text(full)} shows its columns and its query.",
+            )
+        rows = view_rows(view, extended=statement.extended)
     else:
         table = scope.load(statement.name, statement.text, position_of(statement, full))
         if statement.column is not None:

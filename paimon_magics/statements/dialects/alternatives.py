@@ -78,6 +78,15 @@ INSTEAD: dict[str, str] = {
     "CREATE TABLE … GENERATED AS IDENTITY": "Leave it out, and number the rows: INSERT INTO {t} "
     "SELECT row_number() OVER (ORDER BY …) + (SELECT coalesce(max(id), 0) FROM {t}), …; or use "
     "uuid() in a STRING column.",
+    "CREATE VIEW … WITH SCHEMA": "Leave it out: a view keeps the columns that it had when it was "
+    "made, and its values are cast to their types.",
+    "CREATE VIEW … PARTITIONED": "Leave it out: a view has no rows of its own. The conditions of a "
+    "query on it choose the files of the tables that it reads.",
+    "ALTER VIEW … DIALECT": "CALL sys.alter_view_dialect(view => 'v', action => 'add', engine => "
+    "'flink', query => 'SELECT …') adds one; the actions `update` and `drop` change it.",
+    "ALTER VIEW … WITH SCHEMA": "CREATE OR REPLACE VIEW v AS SELECT … gives it the columns of now.",
+    "DROP VIEW …": "Leave the last word out: DROP VIEW drops the view alone. Other views on it "
+    "stay, and can't be read.",
     "CREATE MATERIALIZED": "Write CREATE TABLE t AS SELECT …, and INSERT OVERWRITE t SELECT … to "
     "replace its rows.",
     "CREATE OR REPLACE MATERIALIZED": "Write INSERT OVERWRITE t SELECT …, which replaces all rows "

@@ -22,6 +22,11 @@ from paimon_magics.statements.grammar import tables as tables
 from paimon_magics.statements.grammar.alter_table import read_alter_table
 from paimon_magics.statements.grammar.calls import read_call, read_show_tags
 from paimon_magics.statements.grammar.copying import read_copy
+from paimon_magics.statements.grammar.definitions import (
+    read_alter_view,
+    read_create_view,
+    read_drop_view,
+)
 from paimon_magics.statements.grammar.delete_update import read_delete, read_update
 from paimon_magics.statements.grammar.grants import read_grant, read_revoke, read_show_grants
 from paimon_magics.statements.grammar.habits import read_optimize, read_restore
@@ -229,6 +234,8 @@ def _create(cursor: Cursor) -> Statement:
         return pass_through(cursor)
     if cursor.accept("TABLE"):
         return _create_table(cursor, or_replace=or_replace)
+    if cursor.accept("VIEW"):
+        return read_create_view(cursor, or_replace=or_replace)
     if not or_replace and cursor.accept_any(*databases.DATABASE_WORDS):
         return databases.read_create_database(cursor)
     known = ("TABLE", "VIEW", "DATABASE", "SCHEMA", "NAMESPACE", "FUNCTION", "TEMPORARY", "INDEX")
@@ -294,6 +301,8 @@ def _view_columns(cursor: Cursor) -> tuple[str, ...] | None:
 def _drop(cursor: Cursor) -> Statement:
     if cursor.accept("TABLE"):
         return tables.read_drop_table(cursor)
+    if cursor.accept("VIEW"):
+        return read_drop_view(cursor)
     if cursor.accept_any(*databases.DATABASE_WORDS):
         return databases.read_drop_database(cursor)
     known = ("TABLE", "VIEW", "DATABASE", "SCHEMA", "NAMESPACE", "FUNCTION", "TEMPORARY", "INDEX")
@@ -303,6 +312,8 @@ def _drop(cursor: Cursor) -> Statement:
 def _alter(cursor: Cursor) -> Statement:
     if cursor.accept("TABLE"):
         return read_alter_table(cursor)
+    if cursor.accept("VIEW"):
+        return read_alter_view(cursor)
     if cursor.accept_any(*databases.DATABASE_WORDS):
         return databases.read_alter_database(cursor)
     return _known_second_word(cursor, ("TABLE", "VIEW", "DATABASE"), ("MATERIALIZED",))
@@ -333,6 +344,9 @@ def _show(cursor: Cursor) -> Statement:
         if cursor.at(*words):
             cursor.index += len(words)
             return reader(cursor)
+    if cursor.at("CREATE", "VIEW"):
+        cursor.next()
+        cursor.fail("TABLE", hint="Write SHOW CREATE TABLE v, which shows views, too.")
     known = (*(w for words in _SHOW_READERS for w in words[:1]), "FUNCTIONS", "CATALOGS")
     others = ("CURRENT", "USER", "SYSTEM", "ALL", "CREATE", "LOCKS", "ROLES", "VARIABLES")
     return _known_second_word(cursor, known, (*others, "CACHED", "INDEXES"))

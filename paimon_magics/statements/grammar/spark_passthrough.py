@@ -43,6 +43,11 @@ def pass_through(cursor: Cursor) -> PassThrough:
     return PassThrough(cursor.text, cursor.offset, _names(tokens))
 
 
+def passed(text: str, offset: int) -> PassThrough:
+    """A statement that could be Paimon's, for Spark."""
+    return pass_through(Cursor(text, tokenize(text), offset=offset))
+
+
 def leading_words(text: str) -> str:
     """The words by which a statement is known, up to the first name or value: `CREATE TEMPORARY
     VIEW`. Of a statement that can't be split into tokens, its first word."""

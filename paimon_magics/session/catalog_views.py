@@ -1,0 +1,110 @@
+"""Views that the catalog keeps: a coordinator's store for a warehouse in a file system, a REST
+catalog's server for its own. Their texts are written in the dialect of an engine.
+
+Nobody is asked about a database of a file system without a mark: nothing is kept for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from paimon_magics.coordinator.client.stored_definitions import StoredDefinitions, refusal
+from paimon_magics.errors import PaimonMagicsError, UnsupportedStatementError
+from paimon_magics.planning.schemas.table_schema import TableSchema
+from paimon_magics.session.connection import Connection
+from paimon_magics.statements.clauses.names import table_text
+from paimon_magics.statements.grammar.parsing import parse_statement
+from paimon_magics.statements.statement import Query, TableName
+from paimon_magics.tables.catalog.marks import database_mark
+from paimon_magics.tables.catalog.rest_documents import schema_from_document
+
+DIALECT = "spark"
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogView:
+    """A view by its full name. `schema` has its columns, comment and options; `query` is the text
+    for engines that have none in `dialects`."""
+
+    name: TableName
+    schema: TableSchema
+    query: str
+    dialects: Mapping[str, str]
+    owner: str
+
+    @property
+    def text(self) -> str:
+        """Its query in Spark's SQL. Raises UnsupportedStatementError if it has other dialects
+        only."""
+        if DIALECT in self.dialects or not self.dialects:
+            return self.dialects.get(DIALECT, self.query)
+        others = " and ".join(f"`{dialect}`" for dialect in sorted(self.dialects))
+        raise UnsupportedStatementError(
+            f"The view `{self.name}` can't be read here: its query is in the dialect {others} "
+            f"only, and this is Spark's SQL, the dialect `{DIALECT}`.",
+            hint=f"CALL sys.alter_view_dialect(view => '{table_text(self.name)}', action => 'add', "
+            "query => 'SELECT …') adds Spark's.",
+        )
+
+    def parsed(self) -> Query:
+        """Its query. Raises UnsupportedStatementError for a text that is none."""
+        reason = "it is no query"
+        try:
+            statement = parse_statement(self.text)
+            if isinstance(statement, Query) and not statement.query.parameters:
+                return statement
+        except UnsupportedStatementError:
+            raise
+        except PaimonMagicsError as error:
+            reason = error.message
+        raise UnsupportedStatementError(
+            f"The text of the view `{self.name}` can't be read as Spark's SQL: {reason}",
+            hint=f"SHOW CREATE TABLE {table_text(self.name)} shows it. ALTER VIEW … AS gives it "
+            "another query.",
+        )
+
+
+def stored_definitions(connection: Connection) -> StoredDefinitions | None:
+    """The views and functions of the connection's catalog; None if it can't keep any."""
+    catalog = connection.catalog
+    match catalog.metastore:
+        case "rest":
+            return StoredDefinitions(lambda *request: _server_answer(connection, *request))
+        case "filesystem":
+            return connection.committer.stored_definitions()
+        case _:
+            return None
+
+
+def may_have_definitions(connection: Connection, database: str) -> bool:
+    """Whether views or functions may be kept for a database. Its mark may be out of reach of a key
+    for tables: then they may."""
+    catalog = connection.catalog
+    if catalog.metastore != "filesystem":
+        return catalog.metastore == "rest"
+    try:
+        return database_mark(catalog, database) is not None
+    except PaimonMagicsError:
+        return True
+
+
+def view_of(name: TableName, document: Mapping[str, Any]) -> CatalogView:
+    """The view in a `GetViewResponse`."""
+    schema = document.get("schema") or {}
+    return CatalogView(
+        name,
+        schema_from_document({key: schema.get(key) for key in ("fields", "options", "comment")}),
+        str(schema.get("query") or ""),
+        dict(schema.get("dialects") or {}),
+        str(document.get("owner") or ""),
+    )
+
+
+def _server_answer(connection: Connection, method: str, path: str, body: Any) -> Any:
+    status, answer = connection.catalog.ask(method, path, body)
+    if status == 200:
+        return answer
+    message = str(answer.get("message") or f"The catalog's server answered {status}.")
+    raise refusal(status, message, str(answer.get("resourceType")))
