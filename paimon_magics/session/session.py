@@ -485,9 +485,8 @@ class Session(CopySurface):
     def known_names(self) -> KnownNames:
         """The name cache: the catalog's names as they were last read, for completion."""
         if self._known_names is None:
-            self._known_names = KnownNames(
-                self.catalog_options, self.catalog.visibility, StatementScope(self._connection)
-            )
+            scope, options = StatementScope(self._connection), self.catalog_options
+            self._known_names = KnownNames(options, self.catalog.visibility, scope)
         return self._known_names
 
     @property
