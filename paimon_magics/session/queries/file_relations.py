@@ -27,6 +27,7 @@ from paimon_magics.errors import (
     SetupError,
     TableDamagedError,
     UnknownNameError,
+    UnsupportedStatementError,
     likely_meant,
 )
 from paimon_magics.planning.copying.file_formats import reader_options
@@ -86,11 +87,18 @@ class FileRelation:
 
 def file_relation(reference: TableReference) -> FileRelation | None:
     """Return the files that a two-part name means; None if its first part is not a file format.
-    Raises as `reader_options`."""
+    Raises as `reader_options`, and UnsupportedStatementError for a clause that only tables can have.
+    """
     name = reference.name
     kind = (name.database or "").lower()
     if kind not in _FORMATS or name.branch is not None or name.system_table is not None:
         return None
+    if reference.time_travel or reference.changes:
+        raise UnsupportedStatementError(
+            f"{name} names files, which have no snapshots and no changes.",
+            hint="Leave out the clauses behind the path. Only tables have a past: "
+            f"CREATE TABLE t AS SELECT * FROM {name}.",
+        )
     options = reader_options(kind, reference.options)
     return FileRelation(kind, name.table, tuple(options.items()))
 

@@ -124,7 +124,9 @@ def frame_of_plain_query(
     query is not of a table's data, or each row may depend on others. `names` are those of the
     columns, None for the query's own."""
     relation = relation_of(scope, plain.reference, statement, {})
-    if not isinstance(relation, Relation) or is_metadata(relation.name) or relation.hidden:
+    if not isinstance(relation, Relation) or is_metadata(relation.name):
+        return None
+    if relation.hidden or relation.changes:
         return None
     texts = [column.text for column in plain.columns or ()]
     if not all(map(calls_of_a_row, [*texts, plain.where or ""])):

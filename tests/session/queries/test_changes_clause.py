@@ -177,6 +177,8 @@ def test_tables_without_a_changelog_show_what_was_appended(shop: Session) -> Non
         ("orders CHANGES FROM VERSION 1 WITH ('scan.snapshot-id' = '1')",
          UnsupportedStatementError, "scan.snapshot-id"),
         ("orders$audit_log CHANGES FROM VERSION 1", UnsupportedStatementError, "audit_log"),
+        ("csv.`a.csv` CHANGES FROM VERSION 1", UnsupportedStatementError, "a.csv"),
+        ("csv.`a.csv` VERSION AS OF 1", UnsupportedStatementError, "a.csv"),
         ("named CHANGES FROM VERSION 1", UnsupportedStatementError, "_change_type"),
         ("orders CHANGES FROM VERSION 1 TO TIMESTAMP '2026-01-01'", PaimonMagicsError, "VERSION"),
     ],
