@@ -87,7 +87,7 @@ class FileRelation:
 
 def file_relation(reference: TableReference) -> FileRelation | None:
     """Return the files that a two-part name means; None if its first part is not a file format.
-    Raises as `reader_options`, and UnsupportedStatementError for a clause that only tables can have.
+    Raises as `reader_options`, and UnsupportedStatementError for clauses that only tables have.
     """
     name = reference.name
     kind = (name.database or "").lower()
