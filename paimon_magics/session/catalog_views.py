@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from paimon_magics.coordinator.client.stored_definitions import StoredDefinitions, refusal
+from paimon_magics.coordinator.client.stored_views import StoredViews, refusal
 from paimon_magics.errors import PaimonMagicsError, UnsupportedStatementError
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.session.connection import Connection
@@ -66,14 +66,14 @@ class CatalogView:
         )
 
 
-def stored_definitions(connection: Connection) -> StoredDefinitions | None:
-    """The views and functions of the connection's catalog; None if it can't keep any."""
+def stored_views(connection: Connection) -> StoredViews | None:
+    """The views of the connection's catalog; None if it can't keep any."""
     catalog = connection.catalog
     match catalog.metastore:
         case "rest":
-            return StoredDefinitions(lambda *request: _server_answer(connection, *request))
+            return StoredViews(lambda *request: _server_answer(connection, *request))
         case "filesystem":
-            return connection.committer.stored_definitions()
+            return connection.committer.stored_views()
         case _:
             return None
 

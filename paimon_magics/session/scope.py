@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from paimon_magics.coordinator.client.interface import CoordinatorClient, Definitions
-from paimon_magics.coordinator.client.stored_definitions import StoredDefinitions
+from paimon_magics.coordinator.client.stored_views import StoredViews
 from paimon_magics.errors import (
     CommitConflictError,
     InvalidTableError,
@@ -28,7 +28,7 @@ from paimon_magics.planning.reads.spark_settings import PAIMON_PREFIX, REFUSED
 from paimon_magics.session.catalog_views import (
     CatalogView,
     may_have_definitions,
-    stored_definitions,
+    stored_views,
     view_of,
 )
 from paimon_magics.session.connection import Connection
@@ -252,26 +252,26 @@ class StatementScope:
             raise not_of_views(full, statement)
 
     @cached_property
-    def stored_definitions(self) -> StoredDefinitions | None:
+    def stored_views(self) -> StoredViews | None:
         """The views and functions that the catalog keeps; None if it can't keep any."""
-        return stored_definitions(self.connection)
+        return stored_views(self.connection)
 
     def find_view(self, name: TableName) -> CatalogView | None:
         """The catalog's view of that full name, or of which it names a system table; None if there
         is none. Raises SetupError if nobody answers who keeps it."""
         plain = TableName(name.table, name.database)
-        definitions, database = self.stored_definitions, name.database or ""
+        definitions, database = self.stored_views, name.database or ""
         if definitions is None or not may_have_definitions(self.connection, database):
             return None
-        document = definitions.find("view", plain)
+        document = definitions.find(plain)
         return None if document is None else view_of(plain, document)
 
     def list_views(self, database: str) -> list[str]:
         """The catalog's views in a database that the user may see."""
-        definitions = self.stored_definitions
+        definitions = self.stored_views
         if definitions is None or not may_have_definitions(self.connection, database):
             return []
-        return definitions.names("view", database)
+        return definitions.names(database)
 
     def manifests(self, table: Table | StoredTable) -> ManifestCache:
         """The manifests of the table, as far as they were read before."""

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from paimon_magics.coordinator.client.administration import Administration
 from paimon_magics.coordinator.client.small_inserts import SmallInserts
-from paimon_magics.coordinator.client.stored_definitions import StoredDefinitions
+from paimon_magics.coordinator.client.stored_views import StoredViews
 from paimon_magics.coordinator.protocol.definition_changes import (
     DatabaseAlteration,
     DatabaseCreation,
@@ -172,7 +172,7 @@ class CoordinatorClient(Protocol):
         coordinator answers.
         """
 
-    def stored_definitions(self) -> StoredDefinitions | None:
+    def stored_views(self) -> StoredViews | None:
         """The views and functions that the coordinator keeps; None without a coordinator."""
         return None
 

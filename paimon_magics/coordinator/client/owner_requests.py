@@ -23,7 +23,7 @@ import httpx
 from paimon_magics.coordinator.client.addresses import tls_context
 from paimon_magics.coordinator.client.administration import TooLateError
 from paimon_magics.coordinator.client.starting import Endpoint, Finder
-from paimon_magics.coordinator.client.stored_definitions import DEFINED, DefinedAlreadyError
+from paimon_magics.coordinator.client.stored_views import DEFINED, DefinedAlreadyError
 from paimon_magics.coordinator.protocol.errors import (
     BrokeOffError,
     NoOwnerError,

@@ -28,7 +28,7 @@ from paimon_magics.coordinator.client.owner_requests import (
 from paimon_magics.coordinator.client.read_leases import ReadLeases
 from paimon_magics.coordinator.client.small_inserts import SmallInserts
 from paimon_magics.coordinator.client.starting import Finder
-from paimon_magics.coordinator.client.stored_definitions import StoredDefinitions
+from paimon_magics.coordinator.client.stored_views import StoredViews
 from paimon_magics.coordinator.core.values import Origin
 from paimon_magics.coordinator.protocol.clock import renewal_seconds
 from paimon_magics.coordinator.protocol.definition_changes import (
@@ -289,9 +289,9 @@ class RemoteCoordinator:
         _, answer = self._requests.once("GET", f"/v1/databases/{quote(name, safe='')}")
         return dict(member(answer, "properties", dict))
 
-    def stored_definitions(self) -> StoredDefinitions:
-        """See `CoordinatorClient.stored_definitions`."""
-        return StoredDefinitions(
+    def stored_views(self) -> StoredViews:
+        """See `CoordinatorClient.stored_views`."""
+        return StoredViews(
             lambda method, path, body: self._requests.once(method, f"/v1/paimon{path}", body)[1]
         )
 

@@ -129,7 +129,7 @@ def _hint(scope: StatementScope, name: TableName, full: TableName, hint: str) ->
     database = full.database or ""
     beside = _system_table_meant(scope, name) or file_meant(name)
     hint = beside or likely_meant(name.table, scope.list_views(database)) or hint
-    if scope.stored_definitions is None and may_have_definitions(scope.connection, database):
+    if scope.stored_views is None and may_have_definitions(scope.connection, database):
         return (
             f"A coordinator keeps the views of `{database}`, and this session has none: connect "
             f"with coordinator='embedded' or its address to read them. {hint}"

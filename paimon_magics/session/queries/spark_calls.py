@@ -332,7 +332,7 @@ def _is_view_of_spark(scope: StatementScope, statement: CreateView) -> bool:
     name, ours = statement.name, (None, scope.settings.catalog_name)
     if name.catalog not in ours:
         return True
-    if scope.stored_definitions is not None or name.catalog is not None:
+    if scope.stored_views is not None or name.catalog is not None:
         return False
     return all(
         reference.name.catalog not in ours

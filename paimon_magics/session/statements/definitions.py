@@ -10,9 +10,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from paimon_magics.coordinator.client.stored_definitions import (
+from paimon_magics.coordinator.client.stored_views import (
     DefinedAlreadyError,
-    StoredDefinitions,
+    StoredViews,
 )
 from paimon_magics.errors import (
     InvalidTableError,
@@ -89,7 +89,7 @@ def _dry_run(scope: StatementScope, statement: CreateView) -> str:
     return f"Would create the view `{planned.name}` with {count}."
 
 
-def definitions_of(scope: StatementScope, name: TableName) -> StoredDefinitions:
+def definitions_of(scope: StatementScope, name: TableName) -> StoredViews:
     """The views and functions of the catalog. Raises UnsupportedStatementError if it can't keep
     any, and for a name that can't be one's."""
     if name.branch is not None or name.system_table is not None:
@@ -98,8 +98,8 @@ def definitions_of(scope: StatementScope, name: TableName) -> StoredDefinitions:
             hint="Choose a name without `$`.",
         )
     scope.catalog.require_database(name.database or "")
-    if scope.stored_definitions is not None:
-        return scope.stored_definitions
+    if scope.stored_views is not None:
+        return scope.stored_views
     catalog = scope.catalog.metastore
     if catalog == "filesystem":
         raise UnsupportedStatementError(
@@ -120,7 +120,7 @@ def need_view(scope: StatementScope, name: TableName, statement: str, position: 
     UnsupportedStatementError for a table."""
     with errors_located(statement, position):
         definitions = definitions_of(scope, name)
-        document = definitions.find("view", name)
+        document = definitions.find(name)
         if document is not None:
             return view_of(name, document)
         if scope.tables.exists(name):
@@ -157,7 +157,7 @@ def _create(scope: StatementScope, statement: CreateView) -> Outcome:
     name = scope.full_name(statement.name)
     with errors_located(statement.text, statement.name_position):
         definitions = _check_free(scope, name)
-    before = definitions.find("view", name)
+    before = definitions.find(name)
     if before is not None and statement.if_not_exists:
         return done(statement, "CREATE VIEW", name, f"View `{name}` exists already.")
     planned = _planned(scope, statement, statement.query)
@@ -167,7 +167,7 @@ def _create(scope: StatementScope, statement: CreateView) -> Outcome:
         if before is not None and not statement.or_replace:
             raise _exists(name)
         try:
-            definitions.create_view(
+            definitions.create(
                 name, planned.schema(comment, options), replaces=statement.or_replace
             )
         except DefinedAlreadyError:
@@ -186,7 +186,7 @@ def _create(scope: StatementScope, statement: CreateView) -> Outcome:
     return outcome
 
 
-def _check_free(scope: StatementScope, name: TableName) -> StoredDefinitions:
+def _check_free(scope: StatementScope, name: TableName) -> StoredViews:
     """As `definitions_of`, for the name of a new view. Raises InvalidTableError for a table's."""
     definitions = definitions_of(scope, name)
     if scope.tables.exists(name):
@@ -219,7 +219,7 @@ def _alter(scope: StatementScope, statement: AlterView) -> Outcome:
     match statement.change:
         case SetViewOptions(options=options):
             changes = [_option_change(key, value) for key, value in options]
-            definitions.alter("view", name, changes)
+            definitions.alter(name, changes)
             return _altered(statement, name, f"{', '.join(f'`{key}`' for key, _ in options)} set")
         case UnsetViewOptions(keys=keys, if_exists=if_exists):
             known = {key for key, _ in view.schema.options} | {_COMMENT}
@@ -232,14 +232,14 @@ def _alter(scope: StatementScope, statement: AlterView) -> Outcome:
                         statement=statement.text,
                         position=max(statement.text.find(key), 0),
                     )
-            definitions.alter("view", name, [_option_change(key, None) for key in keys])
+            definitions.alter(name, [_option_change(key, None) for key in keys])
             return _altered(statement, name, f"{', '.join(f'`{key}`' for key in keys)} removed")
         case RenameView(new_name=new_name):
             full = scope.full_name(replace(new_name, database=new_name.database or name.database))
             with errors_located(statement.text, statement.name_position):
                 _check_free(scope, full)
             try:
-                definitions.rename_view(name, full)
+                definitions.rename(name, full)
             except DefinedAlreadyError:
                 raise StatementError(
                     f"The view `{full}` exists already.",
@@ -251,7 +251,7 @@ def _alter(scope: StatementScope, statement: AlterView) -> Outcome:
         case ReplaceViewQuery(query=query):
             planned = _planned(scope, statement, query)
             schema = planned.schema(view.schema.comment, dict(view.schema.options))
-            definitions.create_view(name, schema, replaces=True)
+            definitions.create(name, schema, replaces=True)
             _note_dialects(scope, view)
             return _altered(statement, name, "has another query")
 
@@ -272,7 +272,7 @@ def _drop(scope: StatementScope, statement: DropView) -> Outcome:
     name = scope.full_name(statement.name)
     try:
         need_view(scope, name, statement.text, statement.name_position)
-        definitions_of(scope, name).drop("view", name)
+        definitions_of(scope, name).drop(name)
     except UnknownNameError:
         if not statement.if_exists:
             raise
@@ -290,9 +290,8 @@ def run_dialect_change(call: ProcedureCall, request: AlterViewDialect) -> Outcom
     change = {"action": f"{request.action}Dialect", "dialect": request.engine}
     with call.errors_located():
         try:
-            definitions_of(scope, view.name).alter(
-                "view", view.name, [change if text is None else change | {"query": text}]
-            )
+            more = {} if text is None else {"query": text}
+            definitions_of(scope, view.name).alter(view.name, [change | more])
         except DefinedAlreadyError:
             raise StatementError(
                 f"The view `{view.name}` has a text in the dialect `{request.engine}` already.",

@@ -1,4 +1,4 @@
-"""The views and functions that a catalog keeps, by the documents of Paimon's REST protocol.
+"""The views that a catalog keeps, by the documents of Paimon's REST protocol.
 
 `ask` sends a request, with its path below the catalog's, and returns the answer's document. It
 raises UnknownNameError for a name that is missing or hidden (404), DefinedAlreadyError for one that
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import quote
 
 from paimon_magics.errors import (
@@ -22,7 +22,6 @@ from paimon_magics.errors import (
 )
 from paimon_magics.statements.statement import TableName
 
-DefinitionKind = Literal["view", "function"]
 Document = dict[str, Any]
 
 DEFINED = ("VIEW", "FUNCTION", "DIALECT", "DEFINITION")
@@ -32,7 +31,7 @@ _ANSWERED = ("name", "id", "owner", "createdAt", "createdBy", "updatedAt", "upda
 
 
 class DefinedAlreadyError(StatementError):
-    """There is a view or a function of that name, or a view has the dialect."""
+    """There is a view of that name, or a view has the dialect."""
 
 
 def refusal(status: int, message: str, resource: str) -> PaimonMagicsError:
@@ -51,12 +50,12 @@ def refusal(status: int, message: str, resource: str) -> PaimonMagicsError:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredDefinitions:
-    """The views and functions of one catalog. Names have their databases."""
+class StoredViews:
+    """The views of one catalog. Names have their databases."""
 
     ask: Callable[[str, str, Document | None], Any]
 
-    def names(self, kind: DefinitionKind, database: str) -> list[str]:
+    def names(self, database: str) -> list[str]:
         """The names in a database that the user may see, in order. None are in a database that
         does not exist."""
         names: list[str] = []
@@ -64,51 +63,39 @@ class StoredDefinitions:
         try:
             while True:
                 where = f"?pageToken={quote(token, safe='')}" if token else ""
-                answer = self.ask("GET", _folder(kind, database) + where, None)
-                names += answer.get(f"{kind}s") or ()
+                answer = self.ask("GET", _folder(database) + where, None)
+                names += answer.get("views") or ()
                 token = answer.get("nextPageToken") or ""
                 if not token:
                     return sorted(names)
         except UnknownNameError:
             return sorted(names)
 
-    def find(self, kind: DefinitionKind, name: TableName) -> Document | None:
-        """The document of a view (`GetViewResponse`) or a function (`GetFunctionResponse`)."""
+    def find(self, name: TableName) -> Document | None:
+        """The document of a view (`GetViewResponse`)."""
         try:
-            document: Document = self.ask("GET", _path(kind, name), None)
+            document: Document = self.ask("GET", _path(name), None)
         except UnknownNameError:
             return None
         return document
 
-    def create_view(self, name: TableName, schema: Document, *, replaces: bool = False) -> None:
+    def create(self, name: TableName, schema: Document, *, replaces: bool = False) -> None:
         """Create a view of a `ViewSchema`, or with `replaces` replace the view of that name."""
         identifier = {"database": name.database, "object": name.table}
-        self._create("view", name, {"identifier": identifier, "schema": schema}, replaces)
-
-    def create_function(
-        self, name: TableName, document: Document, *, replaces: bool = False
-    ) -> None:
-        """Create a function, or with `replaces` replace the function of that name."""
-        self._create("function", name, {"name": name.table, **document}, replaces)
-
-    def _create(
-        self, kind: DefinitionKind, name: TableName, body: Document, replaces: bool
-    ) -> None:
-        folder = _folder(kind, name.database or "")
+        body: Document = {"identifier": identifier, "schema": schema}
+        folder = _folder(name.database or "")
         try:
             self.ask("POST", folder, body | ({"replace": True} if replaces else {}))
         except DefinedAlreadyError:
-            before = self.find(kind, name) if replaces else None
+            before = self.find(name) if replaces else None
             if before is None:
                 raise
-            self._replace(kind, name, folder, body, before)
+            self._replace(name, folder, body, before)
 
-    def _replace(
-        self, kind: DefinitionKind, name: TableName, folder: str, body: Document, before: Document
-    ) -> None:
+    def _replace(self, name: TableName, folder: str, body: Document, before: Document) -> None:
         """Drop and create, for a server that does not replace in one step. The earlier definition
         comes back if the new one is refused."""
-        self.drop(kind, name)
+        self.drop(name)
         try:
             self.ask("POST", folder, body)
         except UnknownOutcomeError:
@@ -118,27 +105,25 @@ class StoredDefinitions:
             self.ask("POST", folder, earlier)
             raise
 
-    def alter(
-        self, kind: DefinitionKind, name: TableName, changes: Sequence[Mapping[str, Any]]
-    ) -> None:
-        """Make all changes (`ViewChange`, `FunctionChange`), or none."""
-        self.ask("POST", _path(kind, name), {"changes": list(changes)})
+    def alter(self, name: TableName, changes: Sequence[Mapping[str, Any]]) -> None:
+        """Make all changes (`ViewChange`), or none."""
+        self.ask("POST", _path(name), {"changes": list(changes)})
 
-    def rename_view(self, name: TableName, new_name: TableName) -> None:
+    def rename(self, name: TableName, new_name: TableName) -> None:
         """Give a view another name, also in another database."""
         source, destination = (
             {"database": each.database, "object": each.table} for each in (name, new_name)
         )
         self.ask("POST", "/views/rename", {"source": source, "destination": destination})
 
-    def drop(self, kind: DefinitionKind, name: TableName) -> None:
-        """Drop a definition. Raises UnknownNameError if there is none."""
-        self.ask("DELETE", _path(kind, name), None)
+    def drop(self, name: TableName) -> None:
+        """Drop a view. Raises UnknownNameError if there is none."""
+        self.ask("DELETE", _path(name), None)
 
 
-def _folder(kind: DefinitionKind, database: str) -> str:
-    return f"/databases/{quote(database, safe='')}/{kind}s"
+def _folder(database: str) -> str:
+    return f"/databases/{quote(database, safe='')}/views"
 
 
-def _path(kind: DefinitionKind, name: TableName) -> str:
-    return f"{_folder(kind, name.database or '')}/{quote(name.table, safe='')}"
+def _path(name: TableName) -> str:
+    return f"{_folder(name.database or '')}/{quote(name.table, safe='')}"
