@@ -253,7 +253,7 @@ class StatementScope:
 
     @cached_property
     def stored_views(self) -> StoredViews | None:
-        """The views and functions that the catalog keeps; None if it can't keep any."""
+        """The views that the catalog keeps; None if it can't keep any."""
         return stored_views(self.connection)
 
     def find_view(self, name: TableName) -> CatalogView | None:

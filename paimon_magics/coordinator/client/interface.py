@@ -173,7 +173,7 @@ class CoordinatorClient(Protocol):
         """
 
     def stored_views(self) -> StoredViews | None:
-        """The views and functions that the coordinator keeps; None without a coordinator."""
+        """The views that the coordinator keeps; None without a coordinator."""
         return None
 
     def lease(self, table: TableName, snapshot_id: int) -> bool:
