@@ -304,6 +304,37 @@ def test_files_that_a_branch_has_stay_when_a_former_owner_ends_their_transaction
         team.close()
 
 
+def test_roll_back_by_another_owner_does_not_stop_its_table_at_the_former_one(
+    tmp_path: Path,
+) -> None:
+    """Each has a store of its own: the first one still watches what the second has rolled back."""
+    team = Team(tmp_path, 2, "--log=warehouse", "--watch-every-ms=500")
+    try:
+        catalog = create_table(team.warehouse, APPEND_TABLE)
+        first, second = team.owner(), team.standby()
+        client = RemoteCoordinator(At(team.addresses, TOKEN))
+
+        def append(k: int) -> None:
+            transaction = client.begin(TABLE)
+            messages = write(catalog, transaction, [{"k": k, "v": "a"}])
+            client.commit(CommitRequest(transaction, Append(), messages))
+
+        append(1)
+        append(2)
+        first.kill()
+        wait_until(lambda: asked(second, "/health/owner") == 200)
+        client.change_versions(TABLE, RollBackToSnapshot(1))
+        first.start()
+        second.kill()
+        wait_until(lambda: asked(first, "/health/owner") == 200)
+        time.sleep(2)  # it would look at what it watches
+        append(3)
+        assert sorted(row["k"] for row in read(catalog)) == [1, 3]
+        client.close()
+    finally:
+        team.close()
+
+
 def _open_transactions(member: Process) -> list[object]:
     answer = httpx.get(
         f"{member.address}/v1/transactions",

@@ -410,6 +410,7 @@ class SimDatabase:
         self._server = server
         self.name = server.inner.name
         self.dialect = server.inner.dialect
+        self.is_shared = True
         world.call("database", f"{self.name} open", self._own)
 
     def _own(self) -> None:

@@ -169,6 +169,9 @@ class Coordinator:
             self.worker.own()
         if self._ownership is not None and self._ownership.succeeded_another:
             stored = [transaction for transaction in stored if not self._was_committed(transaction)]
+            if not self.store.database.is_shared:
+                # The other one noted in its own store what it removed on purpose.
+                self.store.publications.unwatch_all()
         self.placed = tuple(
             (transaction, self.state_thread.opened[transaction.id].table)
             for transaction in stored

@@ -62,11 +62,13 @@ class StoreLostError(SetupError):
 class Database(Protocol):
     """Keeps a store. Safe for several threads.
 
-    `name` names the database in messages, without secrets.
+    `name` names the database in messages, without secrets. One that `is_shared` has the store of
+    all coordinators of a warehouse, which own it one after the other.
     """
 
     name: str
     dialect: Dialect
+    is_shared: bool
 
     def read(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
         """The rows of a query. Raises StoreUnavailableError or StoreLostError."""

@@ -98,6 +98,7 @@ class PostgresDatabase:
     """
 
     dialect = Dialect(integer="BIGINT", bytes="BYTEA", table_end="")
+    is_shared = True
 
     def __init__(self, address: str, warehouse: str = "", *, is_heir: bool = False) -> None:
         self._address = address

@@ -54,6 +54,7 @@ class _Connected:
     durable, so every use holds `_turn`."""
 
     dialect = Dialect(integer="INTEGER", bytes="BLOB", table_end=" STRICT")
+    is_shared = False
 
     def __init__(self, name: str) -> None:
         self.name = name

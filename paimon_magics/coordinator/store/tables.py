@@ -123,6 +123,11 @@ class PublicationTable(SqlTable):
         """Delete a publication."""
         self._sql.write("DELETE FROM publications WHERE id = ?", id)
 
+    def unwatch_all(self) -> None:
+        """Watch no publication any more. They stay, so that a commit that is sent again is
+        recognized."""
+        self._sql.write("UPDATE publications SET watched = 0 WHERE watched = 1")
+
     def unwatch_above(self, location: str, branch: str | None, above: int) -> None:
         """Note that the snapshots of a table's branch above the id `above` are removed on purpose.
         Their publications stay, so that a commit that is sent again is recognized."""
