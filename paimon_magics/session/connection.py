@@ -58,19 +58,24 @@ class SessionState:
         self.database = database
         """The database of unqualified names; USE changes it."""
         self.closed = False
-        self.connects = 1
-        """How often `connect` has returned the session, less the `with` blocks that ended."""
+        self.was_open = False
+        """Whether the last `connect` has returned a session that was open."""
         self.views: dict[str, NamedView] = {}
         """The views that statements made, by their names in lower case."""
         self.running: list[Stoppable] = []
         """Streams that write by this connection; they end with it."""
+        self._blocks: list[bool] = []
         self._spooled: list[object] = []
 
+    def begin_block(self) -> None:
+        """Begin a `with` block, perhaps that of `with connect(…)`."""
+        self._blocks.append(not self.was_open)
+        self.was_open = False
+
     def ends_with_block(self) -> bool:
-        """Whether the end of a `with` block closes the session: not one that was open before
+        """Whether the end of the `with` block closes the session: not one that was open before
         `with connect(…)`."""
-        self.connects -= 1
-        return self.connects <= 0
+        return self._blocks.pop()
 
     def keep_spooled(self, owners: Iterable[object]) -> None:
         """Keep temporary files as long as the connection: a frame of the query that named a stream

@@ -194,7 +194,7 @@ def _connected(
             words = replace(_active_words, token=words.token or _active_words.token)
     if opened is not None:
         _check_same(opened, words, wanted, settings)
-        opened._connection.state.connects += 1
+        opened._connection.state.was_open = True
         _failed = None
         return opened
     _active = _opened(words, wanted, spark)

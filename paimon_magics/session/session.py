@@ -167,8 +167,7 @@ class Session(CopySurface):
         *,
         frames: Mapping[str, object] | None = None,
     ) -> None:
-        """Raise UnconfirmedError if a statement of `text` would delete much; the error names the
-        losses. Writes nothing."""
+        """Raise UnconfirmedError if `text` would delete much, with the losses. Writes nothing."""
         self._check_open()
         if dry_runs.may_take_away(text):
             with self._scope(frames) as scope:
@@ -485,8 +484,8 @@ class Session(CopySurface):
     def known_names(self) -> KnownNames:
         """The name cache: the catalog's names as they were last read, for completion."""
         if self._known_names is None:
-            scope, options = StatementScope(self._connection), self.catalog_options
-            self._known_names = KnownNames(options, self.catalog.visibility, scope)
+            seen, scope = self.catalog.visibility, StatementScope(self._connection)
+            self._known_names = KnownNames(self.catalog_options, seen, scope)
         return self._known_names
 
     @property
@@ -515,6 +514,7 @@ class Session(CopySurface):
             stop(connection.spark)
 
     def __enter__(self) -> Self:
+        self._connection.state.begin_block()
         return self
 
     def __exit__(self, *_: object) -> None:

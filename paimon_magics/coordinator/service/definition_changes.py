@@ -118,7 +118,8 @@ class DefinitionChanges:
             return (yield from self._make(change))
         except (StatementError, CommitConflictError) as error:
             # Other classes of StatementError are about what the change asks, not what is there.
-            if self.repeated and type(error) in (StatementError, CommitConflictError):
+            denies = type(error) is StatementError or "Nothing was changed" in error.hint
+            if self.repeated and denies:
                 error.hint = _SENT_BEFORE
             raise
 

@@ -13,6 +13,7 @@ from paimon_magics.errors import (
 from paimon_magics.planning.commits.procedures import PROCEDURES, PlannedCall, plan_call
 from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.maintenance import (
+    AlterViewDialect,
     CompactDatabase,
     CompactManifest,
     CompactTable,
@@ -138,6 +139,11 @@ OF_DATABASES: list[tuple[str, Maintenance]] = [
     ("sys.compact_database('d', '.*', 'x', 'k=v')", CompactDatabase("d", ".*", "x", "k=v")),
     ("sys.compact_database(excluding_tables => 'x')", CompactDatabase(excluding_tables="x")),
     ("sys.copy('d.a', 'b', ' ')", CopyTable("d.a", "b")),
+    ("sys.alter_view_dialect('v', 'drop')", AlterViewDialect("v", "drop")),
+    (
+        "sys.alter_view_dialect('v', 'add', 'flink', 'SELECT 1')",
+        AlterViewDialect("v", "add", "flink", "SELECT 1"),
+    ),
     (
         "sys.copy(target_table => 'b', source_table => 'a', where => 'p>1')",
         CopyTable("a", "b", "p>1"),
