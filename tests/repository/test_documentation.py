@@ -170,8 +170,8 @@ def test_the_examples_of_statements_run(
     monkeypatch.chdir(tmp_path / "files")
     for example in examples(offered_and_refused()[0]):
         for statement, _ in split_cell(example):
-            kept = ChangeGrants | ShowGrants | AlterDatabase | CreateView | AlterView | DropView
-            if isinstance(parse_statement(statement), kept):
+            asks = ChangeGrants | ShowGrants | AlterDatabase | CreateView | AlterView | DropView
+            if isinstance(parse_statement(statement), asks):
                 refused = (SetupError, errors.UnsupportedStatementError)
                 with pytest.raises(refused, match="coordinator"):
                     session.run(statement)

@@ -104,8 +104,8 @@ def test_a_view_is_replaced_in_one_step(http: httpx.Client) -> None:
     assert http.post(VIEWS, json=body).is_success
     after = http.get(f"{VIEWS}/v").json()
     assert after["schema"] == schema
-    kept = ("id", "owner", "createdAt", "createdBy")
-    assert [after[key] for key in kept] == [before[key] for key in kept]
+    identity = ("id", "owner", "createdAt", "createdBy")
+    assert [after[key] for key in identity] == [before[key] for key in identity]
     assert http.post(VIEWS, json=body | {"replace": False}).status_code == 409
     assert http.post(VIEWS, json=body | {"replace": "yes"}).status_code == 400
 

@@ -40,8 +40,8 @@ def shop(module_session: Session) -> Session:
 
 def changes(session: Session, clause: str, table: str = "orders") -> list[tuple[Any, ...]]:
     order = "ORDER BY _commit_version, k, _change_type DESC"
-    found = rows(session, f"SELECT * FROM {table} CHANGES FROM {clause} {order}")
-    return [row[:-1] for row in found]
+    changed = rows(session, f"SELECT * FROM {table} CHANGES FROM {clause} {order}")
+    return [row[:-1] for row in changed]
 
 
 @pytest.mark.parametrize(
