@@ -310,6 +310,6 @@ def test_expiry_lists_no_folders_and_reads_no_needless_manifests(
     monkeypatch.setattr(type(table.paimon.file_io), "new_input_stream", noted)
     expiry = decided(table, floor=42)
     assert expiry is not None and carry_out(expiry) == 2
-    assert {Path(folder).name for folder in listed} <= {"tag"}
+    assert {Path(folder).name for folder in listed} <= {"tag", "consumer"}
     manifests = [name for name in read if name.startswith("manifest-")]
     assert len(manifests) == len([n for n in manifests if n.startswith("manifest-list")])
