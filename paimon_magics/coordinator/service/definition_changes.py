@@ -117,9 +117,9 @@ class DefinitionChanges:
         try:
             return (yield from self._make(change))
         except (StatementError, CommitConflictError) as error:
-            # Other classes of StatementError are about what the change asks, not what is there.
-            denies = type(error) is StatementError or "Nothing was changed" in error.hint
-            if self.repeated and denies:
+            # Subclasses of StatementError are about what the change asks, not what is there.
+            is_of_state = type(error) is StatementError or isinstance(error, CommitConflictError)
+            if self.repeated and is_of_state:
                 error.hint = _SENT_BEFORE
             raise
 
