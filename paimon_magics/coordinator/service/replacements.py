@@ -75,10 +75,9 @@ def _check_no_new_rows(table: Table, change: TableReplacement) -> None:
     latest = latest_snapshot_id(table)
     base = read_snapshot(table.paimon, base_id) if base_id else None
     is_same = latest >= base_id and (base is None or state_of(base)[1] == change.base_manifest_list)
-    for snapshot_id in range(base_id + 1, latest + 1):
-        snapshot = read_snapshot(table.paimon, snapshot_id)
-        is_same = is_same and snapshot is not None and snapshot.commit_kind == "COMPACT"
-    if not is_same:
+    newer = (read_snapshot(table.paimon, at) for at in range(base_id + 1, latest + 1))
+    # The first one that changes rows ends the search.
+    if not is_same or not all(each and each.commit_kind == "COMPACT" for each in newer):
         raise CommitConflictError(
             f"Others have changed rows of `{table.name}` since this statement began.",
             hint="Nothing was changed. Look at the new rows, and run the statement again to drop "
