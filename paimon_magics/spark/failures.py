@@ -48,6 +48,8 @@ _TRY = {
     "CAST_OVERFLOW": "try_cast(value AS TYPE) is NULL for such values",
     "NUMERIC_VALUE_OUT_OF_RANGE": "try_cast(value AS TYPE) is NULL for such values",
 }
+# Of statements, though Spark's class for them is not its AnalysisException.
+_OF_STATEMENTS = ("DATA_SOURCE_NOT_FOUND",)
 _MISREAD = ("PARSE_SYNTAX_ERROR", "INVALID_STATEMENT_OR_CLAUSE", "INVALID_SET_SYNTAX")
 _HIDDEN_COLUMNS = {
     **dict.fromkeys(
@@ -153,10 +155,10 @@ def translate(
         return misread(statement, position, "" if condition == "PARSE_SYNTAX_ERROR" else message)
     if condition.startswith("PARSE_") or condition == "INVALID_SQL_SYNTAX":
         return StatementSyntaxError(message, hint=_CORRECT, **place)
-    named = _wrong_name(kind, parameters, message, place)
+    named = _wrong_name(kind, parameters, message, place) if parameters else None
     if named is not None:
         return named
-    is_analysis = _is_analysis(error)
+    is_analysis = _is_analysis(error) or kind in _OF_STATEMENTS
     is_data = _sql_state(error).startswith(_DATA_EXCEPTION) and not is_analysis
     if is_data or kind in _INVALID_VALUE:
         return _invalid_value(error, condition, parameters, message, statement, position)
@@ -174,12 +176,9 @@ def translate(
             hint="Before Spark starts, set PYSPARK_PYTHON to a Python that has the packages, on "
             f"this machine {sys.executable}. For executors elsewhere, see docs/deployment.md.",
         )
-    if _text(error).startswith("[DATA_SOURCE_NOT_FOUND]"):
-        return StatementError(message, hint=_hint_of_text(error), **place)
     cause = _cause(error, message)
     return not_accessed("The Spark job failed", cause) or JobError(
-        f"The Spark job failed: {cause}",
-        hint=_HINTS.get(kind, "") if kind else _hint_of_text(error),
+        f"The Spark job failed: {cause}", hint=_HINTS.get(kind, "")
     )
 
 
@@ -396,8 +395,12 @@ def _cast_column(error: BaseException) -> str | None:
 
 
 def _condition(error: BaseException) -> tuple[str, dict[str, str]]:
+    """Spark's condition and its parameters. Where PySpark has no class for an exception, its text
+    begins with the condition, and there are no parameters."""
     parameters: dict[str, str] = _read(error, lambda e: dict(e.getMessageParameters() or {}), {})
-    return _read(error, lambda e: e.getCondition() or "", ""), parameters
+    condition = _read(error, lambda e: e.getCondition() or "", "")
+    in_text = None if condition else _CONDITION.match(_text(error))
+    return in_text[1] if in_text else condition, parameters
 
 
 def _is_analysis(error: BaseException) -> bool:
@@ -416,12 +419,6 @@ def _message(error: BaseException) -> str:
     head = _SQLSTATE.sub("", _CONDITION.sub("", head.strip()))
     head = _CHATTER.sub("", without_place(head))
     return " ".join(head.split())
-
-
-def _hint_of_text(error: BaseException) -> str:
-    """The hint for the condition that the text of an exception of py4j's begins with."""
-    match = _CONDITION.match(_text(error))
-    return _HINTS.get(match[1].split(".")[0], "") if match else ""
 
 
 def _cause(error: BaseException, message: str) -> str:
