@@ -15,7 +15,7 @@ import pytest
 from tests.backends.jvm import prepare_jvms
 from tests.backends.maven import fetched_jar
 from tests.fast import Fast
-from tests.lots import Lot, enter_zone
+from tests.lots import Lot, dear_files, enter_zone
 from tests.oracle.java_compactor import JavaCompact, java_compactor
 from tests.oracle.java_reader import PACKAGE, JavaPaimon
 from tests.order import FileTimes, dearest_first, recorded_seconds
@@ -60,7 +60,8 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Lot(config.rootpath, recorded_seconds()))
     shown, writes = config.option.slowest_files, config.option.write_durations
     if shown or writes:
-        config.pluginmanager.register(FileTimes(shown, writes))
+        in_part = dear_files(recorded_seconds()) if config.option.lot else {}
+        config.pluginmanager.register(FileTimes(shown, writes, in_part))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

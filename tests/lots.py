@@ -25,7 +25,7 @@ import pytest
 
 from tests.order import file_of
 
-__all__ = ["LOTS", "Lot", "enter_zone", "last_commit", "lot_of"]
+__all__ = ["LOTS", "Lot", "dear_files", "enter_zone", "last_commit", "lot_of"]
 
 ZONES = ("UTC", "America/St_Johns")
 """The second one is behind UTC by three hours and a half, and has summer time; days of 1582 and
@@ -73,12 +73,17 @@ def last_commit(root: Path) -> int:
     return int(head.stdout, 16) if head.returncode == 0 else 0
 
 
+def dear_files(seconds: Mapping[str, float]) -> dict[str, float]:
+    """The files of which a lot has only some cases, with what they take."""
+    return {name: took for name, took in seconds.items() if took > _SECONDS_MAX}
+
+
 class Lot:
     """A plugin that leaves out the cases of other lots."""
 
     def __init__(self, root: Path, seconds: Mapping[str, float]) -> None:
         self._number = _drawn(root)
-        self._dear = {name for name, took in seconds.items() if took > _SECONDS_MAX}
+        self._dear = dear_files(seconds)
 
     def pytest_report_header(self) -> str:
         return f"lot {self._number} of {LOTS} of the dear files: {_VARIABLE}={self._number}"

@@ -2,7 +2,8 @@
 
 The dearest files start first, so that no process is left alone with a long one at the end. What a
 file costs stands in `durations.json`, in seconds of one process; `make durations` writes it anew.
-Files that are not in it took less than a second, or are new: they come last.
+`make test PYTEST_ARGS=--write-durations` does so for the files that it runs whole, new ones among
+them. Files that are not in it took less than a second, or are new: they come last.
 """
 
 from __future__ import annotations
@@ -47,12 +48,14 @@ def dearest_first(items: list[pytest.Item], seconds: Mapping[str, float]) -> Non
 class FileTimes:
     """A plugin that adds up what the files of a run take.
 
-    It prints the slowest ones, and writes `DURATIONS` where it is told to.
+    It prints the slowest ones, and writes `DURATIONS` where it is told to. `in_part` are the
+    recorded times of files that this run has only a part of: they stay.
     """
 
-    def __init__(self, shown: int, writes: bool) -> None:
+    def __init__(self, shown: int, writes: bool, in_part: Mapping[str, float]) -> None:
         self._shown = shown
         self._writes = writes
+        self._in_part = in_part
         self._seconds: Counter[str] = Counter()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -64,7 +67,7 @@ class FileTimes:
             for line in slowest(self._seconds, self._shown):
                 terminalreporter.write_line(line)
         if self._writes:
-            DURATIONS.write_text(as_json(self._seconds), encoding="utf-8")
+            DURATIONS.write_text(as_json({**self._seconds, **self._in_part}), encoding="utf-8")
 
 
 def slowest(seconds: Mapping[str, float], number: int) -> list[str]:
