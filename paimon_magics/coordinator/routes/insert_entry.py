@@ -97,12 +97,14 @@ class InsertEntry:
 
     async def table_info(self, name: TableName, seen: str | None = None) -> TableInfo:
         """The table of that name, loaded again if the client has `seen` another version."""
-        database, table = name.database or "", name.table
-        table_info = self.known(database, table)
-        # A client sends the version that it has seen, e.g. after it has changed the table.
-        if table_info is None or (seen is not None and seen != table_info.version):
-            table_info = await self.load(database, table)
-        return table_info
+        return self._known_as(name, seen) or await self.load(name.database or "", name.table)
+
+    def _known_as(self, name: TableName, seen: str | None) -> TableInfo | None:
+        """A known table, unless the client has seen another version, for example since it has
+        changed the table itself."""
+        table_info = self.known(name.database or "", name.table)
+        is_other = table_info is not None and seen is not None and seen != table_info.version
+        return None if is_other else table_info
 
     def problem(self, table_info: TableInfo) -> PaimonMagicsError | None:
         """Why no insert is accepted now: the warehouse is not in its place, the coordinator is
@@ -163,7 +165,9 @@ class InsertEntry:
         """
         try:
             if table_info is None:
-                table_info = await self.table_info(request.table, request.seen)
+                # Each coroutine costs a small insert as much as a check of one of its values.
+                table_info = self._known_as(request.table, request.seen)
+                table_info = table_info or await self.table_info(request.table, request.seen)
                 self.check(table_info)
             check = self._stream if request.is_stream else _validated_json
             body = request.body

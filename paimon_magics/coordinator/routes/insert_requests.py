@@ -127,7 +127,9 @@ class Named(NamedTuple):
         return self._replace(digest=hashlib.blake2b(body, digest_size=_DIGEST_BYTES).digest())
 
 
-_NAMELESS = Named()
+NAMELESS = Named()
+"""The name of an insert that has none: a repeat is a new insert."""
+
 _DURABLE = Accepted(0, Mode.ASYNC)[1:]
 
 
@@ -181,7 +183,7 @@ def named_by(label: str | None, channel: str | None, offset: str | int | None) -
     Raises InvalidValueError for other combinations, and for invalid names.
     """
     if label is None and channel is None and offset is None:
-        return _NAMELESS
+        return NAMELESS
     if label is not None:
         if channel is not None or offset is not None:
             raise InvalidValueError(

@@ -30,6 +30,7 @@ from paimon_magics.coordinator.http.guard import principal_in
 from paimon_magics.coordinator.inserts.queue.values import Accepted, Answer, Mode, Refused
 from paimon_magics.coordinator.routes.insert_entry import InsertEntry, InsertRequest
 from paimon_magics.coordinator.routes.insert_requests import (
+    NAMELESS,
     answer_document,
     answer_of,
     header_bytes,
@@ -128,8 +129,9 @@ class _Stream:
     async def _insert(self, message: Any, offset: int, future: asyncio.Future[Answer]) -> None:
         text, content = message.get("text"), message.get("bytes")
         body, is_stream = (content, True) if text is None else (text.encode(), False)
-        named = named_by(None, self._channel, None if self._channel is None else offset)
-        named = named.of(body, is_stream=is_stream)
+        named = NAMELESS
+        if self._channel is not None:
+            named = named_by(None, self._channel, offset).of(body, is_stream=is_stream)
         principal, user, mode = self._principal, self._user, self._mode
         sent = InsertRequest(self._table, body, is_stream, mode, named, principal, user)
         await self._entry.hand_over(sent, future)

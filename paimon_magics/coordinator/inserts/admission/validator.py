@@ -61,10 +61,12 @@ class ValidatedInsert:
 
 @dataclass(frozen=True, slots=True)
 class StatementColumns:
-    """The columns that a statement gives, with their readers, in the order of its values."""
+    """The columns that a statement gives, with their readers, and the checks of these, in the order
+    of its values."""
 
     columns: tuple[Column, ...]
     readers: tuple[ColumnReader, ...]
+    checks: tuple[Callable[[Any], object], ...] = ()
 
 
 class InsertValidator:
@@ -141,18 +143,21 @@ class InsertValidator:
 
     def _check(self, statement: Any) -> int:
         """The number of a statement's rows. Raises InvalidValueError unless all of them fit."""
-        if type(statement) is not dict or "rows" not in statement or set(statement) - _MEMBERS:
+        if type(statement) is not dict or "rows" not in statement or statement.keys() - _MEMBERS:
             raise InvalidValueError(
                 "A statement must be an object with `rows` and, if wanted, `columns`.", hint=_HINT
             )
         rows = statement["rows"]
         plan = self.columns_of(statement.get("columns"))
+        width = len(plan.readers)
+        # The fast path: most inserts have one row.
+        if type(rows) is list and len(rows) == 1 and type(rows[0]) is list:
+            (row,) = rows
+            if len(row) == width:
+                self._check_row(plan, row)
+                return 1
         if type(rows) is not list or set(map(type, rows)) - {list}:
             raise InvalidValueError("`rows` must be a list of lists.", hint=_ARRAY_HINT)
-        width = len(plan.readers)
-        if len(rows) == 1 and len(rows[0]) == width:  # the fast path: most inserts have one row
-            self._check_row(plan, rows[0])
-            return 1
         if set(map(len, rows)) - {width}:
             number = next(n for n, row in enumerate(rows) if len(row) != width)
             raise _RefusedError(
@@ -167,10 +172,11 @@ class InsertValidator:
         return len(rows)
 
     def _check_row(self, plan: StatementColumns, row: list[Any]) -> None:
-        for column, reader, value in zip(plan.columns, plan.readers, row, strict=True):
-            try:
-                reader.check(value)
-            except (ValueError, RecursionError):
+        try:
+            for check, value in zip(plan.checks, row, strict=True):
+                check(value)
+        except (ValueError, RecursionError):
+            for column, reader, value in zip(plan.columns, plan.readers, row, strict=True):
                 _check_values(column, reader, (value,))
 
     def columns_of(self, names: Any) -> StatementColumns:
@@ -194,7 +200,7 @@ class InsertValidator:
 
 def statements_of(document: Any) -> Sequence[Any]:
     """The statements of a request's JSON; raises InvalidValueError for anything else."""
-    if type(document) is dict and set(document) == {"statements"}:
+    if type(document) is dict and len(document) == 1 and "statements" in document:
         statements = document["statements"]
         if type(statements) is list and statements:
             return statements
@@ -240,16 +246,15 @@ def statement_columns(
                 _check_left_out(name, column)
     if not in_json:
         return StatementColumns(tuple(columns), ())
-    readers = [_reader_of(column) for column in columns]
-    for column, reader in zip(columns, readers, strict=True):
-        if reader is None:
+    readers: list[ColumnReader] = []
+    for column in columns:
+        if (reader := _reader_of(column)) is None:
             raise InvalidValueError(
                 f"Values of column `{column.name}` of `{name}` can't be sent as JSON.",
                 hint="Send an Arrow stream, or leave the column out.",
             )
-    return StatementColumns(
-        tuple(columns), tuple(reader for reader in readers if reader is not None)
-    )
+        readers.append(reader)
+    return StatementColumns(tuple(columns), tuple(readers), tuple(r.check for r in readers))
 
 
 def _column(name: TableName, schema: TableSchema, same: list[Column], wanted: str) -> Column:
