@@ -106,9 +106,11 @@ def wait_for(condition: Callable[[], bool], seconds: float) -> None:
 
 
 def daemons(place: Place) -> list[int]:
-    """The processes that Python processes of tasks are forked from, and these."""
+    """The processes that Python processes of tasks are forked from, and these. The server's JVM has
+    the module's name in a setting."""
     named = {pid: Path(f"/proc/{pid}/cmdline") for pid in family(place.server.pid)}
-    return [pid for pid, line in named.items() if line.exists() and MODULE in line.read_text()]
+    lines = {pid: line.read_text().split("\0") for pid, line in named.items() if line.exists()}
+    return [pid for pid, line in lines.items() if MODULE in line]
 
 
 def session_of(kernel: Kernel) -> str:
