@@ -1,7 +1,7 @@
 """The idempotency keys of small inserts: what a log remembers of them, and in which form. Pure.
 
 A key is the label of one insert (`Idempotency-Key`), or a channel, in which each insert has an
-offset. A repeated insert gets the answer of the first: `queue.arrivals` decides that.
+offset. A repeated insert gets the answer of the first: `queue.step` decides that.
 
 A row of `log_keys` has the answers to a run of a channel's inserts that ends at the offset `off`,
 each an lsn and a digest; or, with `off` -1, the answer to a label's one insert. `lsn` is the last
