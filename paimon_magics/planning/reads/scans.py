@@ -108,6 +108,11 @@ class ReadPlan:
         return sum(len(split.files) for task in self.tasks for split in task)
 
     @property
+    def merged_bytes(self) -> int:
+        """The stored bytes of the files that the merge read reads."""
+        return sum(file.size_bytes for task in self.tasks for split in task for file in split.files)
+
+    @property
     def local_file_count(self) -> int:
         """The number of files that the planning process reads."""
         return sum(len(split.files) for split in self.local)

@@ -28,6 +28,7 @@ from paimon_magics.session.queries.newest_partitions import with_newest_partitio
 from paimon_magics.session.queries.planned_reads import (
     KnownRow,
     SnapshotLeases,
+    fits_broadcast,
     kept_read,
     kind_of,
     query_read,
@@ -243,7 +244,7 @@ def _views(
                         view = scope.views.pass_by(frame)
                     else:
                         relation = replace(relation, aggregates=aggregates)
-                        read = _view_of(scope, relation, leases)
+                        read = _view_of(scope, relation, leases, joined=len(query.references) > 1)
                         if isinstance(read, KnownRow):
                             return read
                         view, frame = read
@@ -307,18 +308,22 @@ def _snapshot_of(scope: StatementScope, relation: Relation) -> int | None:
 
 
 def _view_of(
-    scope: StatementScope, relation: Relation, leases: SnapshotLeases
+    scope: StatementScope, relation: Relation, leases: SnapshotLeases, *, joined: bool
 ) -> tuple[str, DataFrame] | KnownRow:
+    """A view of what a relation reads, and its frame. `joined`: the query may join it."""
     if is_metadata(relation.name):
         frame = metadata_frame(scope, relation)
         return scope.views.pass_by(frame), frame
     table_read = query_read(scope, relation, leases)
     if isinstance(table_read, KnownRow):
         return table_read
-    if relation.changes is None:
-        return table_read.view, table_read.frame
-    frame = note_reads(change_rows(table_read.frame), reads_of(table_read.frame))
-    return scope.views.pass_by(frame), frame
+    view, frame = table_read.view, table_read.frame
+    if relation.changes is not None:
+        frame = note_reads(change_rows(frame), reads_of(frame))
+        view = scope.views.pass_by(frame)
+    if joined and fits_broadcast(scope, table_read):
+        view = scope.views.pass_by(note_reads(frame.hint("broadcast"), reads_of(frame)))
+    return view, frame
 
 
 _WithHidden = tuple[TableReference, tuple[str, ...]]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Self
 
 from paimon_magics.coordinator.client.interface import CoordinatorClient
 from paimon_magics.errors import OutdatedPlanError, UnknownNameError, UnsupportedStatementError
+from paimon_magics.planning.options.values import memory_size_bytes
 from paimon_magics.planning.reads.read_points import AtSnapshot, point_of_read
 from paimon_magics.planning.reads.scans import (
     LocalLimits,
@@ -42,6 +43,7 @@ from paimon_magics.tables.reading.data_read import DataRead, ReadRequest, plan_d
 from paimon_magics.tables.reading.keyed_rows import few_rows
 from paimon_magics.tables.reading.known_rows import are_decided, known_bounds, row_count
 from paimon_magics.tables.schema.types import unknown_zone_note
+from paimon_magics.tables.snapshots.analyzed import table_statistics
 from paimon_magics.tables.snapshots.targets import Resolved, TableState, snapshot_ids
 from paimon_magics.tables.snapshots.time_travel import find_target
 from paimon_magics.tables.table import Table
@@ -54,6 +56,8 @@ if TYPE_CHECKING:
 _READS_MAX = 10
 
 
+_BROADCAST = "spark.sql.autoBroadcastJoinThreshold"
+_ROW_BYTES = 8  # beside the values
 _FILES_MAX, _REMOTE_FILES_MAX = 32, 8
 """Files that one process opens one after the other: on a disk in about a millisecond each, in
 another store in tens of them, where several tasks would wait at the same time."""
@@ -456,6 +460,42 @@ def _frame(
         plan = plan_of(scope, read)  # they are more in memory than they are stored
     frame = read_frame(scope.spark, plan, columns, read.reader, lists_null=lists_null)
     return note_reads(frame, Reads(plan=plan))
+
+
+def fits_broadcast(scope: StatementScope, kept: KeptRead) -> bool:
+    """Whether a join should send the rows of a read to all its tasks, as Spark does with small
+    files that it scans itself. Spark knows no size of rows that come from Python: it would sort
+    both sides.
+
+    The size is that of the files, as in Spark. ANALYZE … FOR COLUMNS knows better, where the rows
+    are still the same: their number, and how long the values are.
+    """
+    plan = reads_of(kept.frame).plan
+    if plan is None or not plan.tasks:
+        return False
+    threshold = scope.spark.conf.get(_BROADCAST, None) or "-1"
+    if threshold.startswith("-"):
+        return False
+    size_bytes = _analyzed_bytes(kept)
+    if size_bytes is None:
+        raw = kept.read.planned.raw
+        size_bytes = plan.merged_bytes + sum(sum(files.sizes_bytes) for files in raw)
+    return size_bytes <= memory_size_bytes(_BROADCAST, threshold)
+
+
+def _analyzed_bytes(kept: KeptRead) -> int | None:
+    """The bytes of the rows of a read by the table's statistics (Spark: `EstimationUtils`)."""
+    target = kept.planned.point.target
+    if not isinstance(target, TableState) or target.snapshot is None:
+        return None
+    analyzed = table_statistics(kept.planned.table, target.snapshot)
+    if analyzed is None or not analyzed.is_current or analyzed.rows is None:
+        return None
+    lengths = [analyzed.columns.get(name, {}).get("avgLen") for name in kept.read.reader.columns]
+    if None in lengths:
+        return None
+    size_bytes: int = analyzed.rows * (_ROW_BYTES + sum(filter(None, lengths)))
+    return size_bytes
 
 
 # The snapshots that a query reads, kept from expiring for as long as a frame of its rows exists.

@@ -10,7 +10,9 @@ import pytest
 
 from paimon_magics import Session, connect, faults
 from paimon_magics.errors import PaimonMagicsError
+from tests.session.queries.small_reads import settings
 from tests.session.rows import rows
+from tests.session.spark_settings import settings as spark_settings
 
 pytestmark = pytest.mark.spark
 
@@ -193,3 +195,23 @@ def test_statistics_have_times_beyond_pythons_years(session: Session) -> None:
     far, near = "12000-01-01 00:00:00.000000", "1970-01-01 00:00:01.500000"
     ends = {name: (counted["min"], counted["max"]) for name, counted in columns(session).items()}
     assert ends == {"d": ("1", "3663382"), "z": (near, far), "n": (near, far)}
+
+
+def test_small_side_of_a_join_is_sent_to_all_tasks_by_its_analyzed_size(t: Session) -> None:
+    """Spark knows no size of rows that are merged by Python."""
+    t.run("INSERT INTO t SELECT CAST(id AS INT), repeat('x', 100), 0.5D FROM range(2000)")
+    t.run("INSERT INTO t VALUES (1, 'again', 1.5D)")
+    t.run("CREATE TABLE u AS SELECT CAST(id AS INT) AS k FROM range(10)")
+    key = "spark.sql.autoBroadcastJoinThreshold"
+
+    def is_sent(threshold: str) -> bool:
+        with settings(t, local_rows_max=0), spark_settings(t.spark, **{key: threshold}):
+            outcome = t.run("SELECT count(*) AS n FROM t JOIN u ON t.k = u.k WHERE t.v <> ''")
+            assert outcome.to_pylist() == [{"n": 10}]
+            return "strategy=broadcast" in outcome.dataframe._jdf.queryExecution().toString()
+
+    assert is_sent("64kb"), "its files are small"
+    t.run("ANALYZE TABLE t COMPUTE STATISTICS FOR ALL COLUMNS")
+    assert not is_sent("64kb"), "its rows are not"
+    assert is_sent("10mb")
+    assert not is_sent("-1")
