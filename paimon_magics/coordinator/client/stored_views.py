@@ -122,8 +122,16 @@ class StoredViews:
 
 
 def _folder(database: str) -> str:
-    return f"/databases/{quote(database, safe='')}/views"
+    return f"/databases/{_segment(database)}/views"
 
 
 def _path(name: TableName) -> str:
-    return f"{_folder(name.database or '')}/{quote(name.table, safe='')}"
+    return f"{_folder(name.database or '')}/{_segment(name.table)}"
+
+
+def _segment(name: str) -> str:
+    """A name as a segment of a path. Clients take `.` and `..` for folders, however they are
+    encoded, and would name something else."""
+    if name in (".", ".."):
+        raise UnknownNameError(f"No view or database can be named `{name}`.")
+    return quote(name, safe="")

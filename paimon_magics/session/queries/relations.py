@@ -120,7 +120,7 @@ def relation_of(
 
 def check_plain(reference: TableReference) -> None:
     """Raise UnsupportedStatementError for clauses that a Python frame can't have."""
-    if reference.time_travel or reference.changes or reference.options:
+    if reference.needs_snapshots:
         raise UnsupportedStatementError(
             f"`{reference.name}` is a Python frame, which has no snapshots and no read options.",
             hint="Leave out the clauses after its name.",

@@ -61,6 +61,8 @@ def resolve(scope: StatementScope, reference: TableReference, statement: str) ->
     if in_spark == "view" and name.database is None:
         if is_paimon:
             scope.note(f"`{name}` is Spark's temporary view; Paimon's `{full}` is not read.")
+        if reference.needs_snapshots:
+            raise _no_snapshots(name, "a temporary view")
         return SparkOwn()
     if is_paimon:
         if in_spark == "table":
@@ -70,8 +72,7 @@ def resolve(scope: StatementScope, reference: TableReference, statement: str) ->
     view = scope.find_view(full)
     if view is not None:
         _tell_of_frame(scope, name, "a view of the catalog")
-        has_options = reference.time_travel is not None or bool(reference.options)
-        check_reads_view(view, full, has_options=has_options)
+        check_reads_view(view, full, has_options=reference.needs_snapshots)
         return view
     if in_spark is not None:
         _tell_of_frame(scope, name, "a table of Spark's own")
@@ -102,10 +103,14 @@ def check_reads_view(view: CatalogView, name: TableName, *, has_options: bool) -
             hint="Name the table that it reads: SHOW CREATE TABLE shows its query.",
         )
     if has_options:
-        raise UnsupportedStatementError(
-            f"`{view.name}` is a view, which has no snapshots and no read options.",
-            hint="Name them in its query: SELECT … FROM (SELECT … FROM t VERSION AS OF …).",
-        )
+        raise _no_snapshots(view.name, "a view")
+
+
+def _no_snapshots(name: TableName, kind: str) -> UnsupportedStatementError:
+    return UnsupportedStatementError(
+        f"`{name}` is {kind}, which has no snapshots, no changes and no read options.",
+        hint="Name them in its query: SELECT … FROM (SELECT … FROM t VERSION AS OF …).",
+    )
 
 
 def _system_table_meant(scope: StatementScope, name: TableName) -> str:

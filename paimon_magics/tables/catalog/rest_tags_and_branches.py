@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from pypaimon.api import rest_exception as answered
 from pypaimon.catalog import catalog_exception as missing
 from pypaimon.common.identifier import Identifier
 from pypaimon.table.instant import Instant
@@ -141,12 +142,16 @@ def _server_errors(table: StoredTable) -> Iterator[None]:
         raise InvalidTableError(
             f"{error} (`{table.name}`)", hint="Delete it first, or choose another name."
         ) from error
-    except missing.TableNoPermissionException as error:
+    except (missing.TableNoPermissionException, answered.NotAuthorizedException) as error:
         raise SetupError(
             f"The catalog's server refused the request: {error}",
             hint="Ask for access to the table, or use other credentials.",
         ) from error
-    except ValueError as error:  # what pypaimon makes of a bad request, and of a missing snapshot
+    except (
+        ValueError,  # what pypaimon makes of a missing snapshot
+        missing.IllegalArgumentError,
+        answered.NotImplementedException,
+    ) as error:
         raise StatementError(
             f"The catalog's server refused the request for `{table.name}`: {error}",
             hint=f"`{table.name}$snapshots` lists the snapshots.",

@@ -183,6 +183,8 @@ def test_rest_catalog_changes_versions_through_its_server(
         change(CreateTag("a", 1))
     with pytest.raises(StatementError, match="99"):
         change(CreateTag("b", 99))
+    with pytest.raises(StatementError, match="not a valid name"):
+        change(CreateTag(".."))
     for refused in (RenameTag("a", "b"), ReplaceTag("a"), CreateTag("a", or_replace=True)):
         with pytest.raises(UnsupportedStatementError, match="REST catalog"):
             change(refused)

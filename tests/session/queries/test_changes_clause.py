@@ -191,3 +191,10 @@ def test_changes_that_make_no_sense_are_refused_by_name(
     shop.run("CREATE TABLE IF NOT EXISTS named (_change_type STRING)")
     with pytest.raises(error, match=named):
         shop.run(f"SELECT * FROM {query}")
+
+
+@pytest.mark.parametrize("clause", ["CHANGES FROM VERSION 1", "VERSION AS OF 1"])
+def test_temporary_view_has_no_changes_and_no_versions(shop: Session, clause: str) -> None:
+    shop.run("CREATE OR REPLACE TEMPORARY VIEW seen AS SELECT * FROM orders")
+    with pytest.raises(UnsupportedStatementError, match="`seen` is a temporary view"):
+        shop.run(f"SELECT * FROM seen {clause}")

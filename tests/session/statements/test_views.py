@@ -348,6 +348,7 @@ def test_frames_and_parameters_are_refused(session: Session) -> None:
         ("ANALYZE TABLE v COMPUTE STATISTICS", "Name the table that it reads"),
         ("COMMENT ON TABLE v IS 'x'", "'comment' = "),
         ("SELECT * FROM v VERSION AS OF 1", "Name them in its query"),
+        ("SELECT * FROM v CHANGES FROM VERSION 1", "Name them in its query"),
         ("SELECT * FROM v$snapshots", "Name the table that it reads"),
         ("SELECT * FROM v WITH ('scan.snapshot-id' = '1')", "Name them in its query"),
         ("DROP VIEW orders", "TABLE in place of VIEW"),
