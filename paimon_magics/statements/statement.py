@@ -134,11 +134,6 @@ class TableReference:
     bounds: tuple[str, ...] = ()
     changes: ChangesClause | None = None
 
-    @property
-    def needs_snapshots(self) -> bool:
-        """Whether it has a clause that only a table can have: a version, changes, read options."""
-        return bool(self.time_travel or self.changes or self.bounds or self.options)
-
 
 @dataclass(frozen=True, slots=True)
 class QueryText:

@@ -18,7 +18,7 @@ from paimon_magics.coordinator.inserts.engine.replies import TableQueue
 from paimon_magics.coordinator.inserts.loading import flush, rows
 from paimon_magics.coordinator.inserts.log import log
 from paimon_magics.coordinator.inserts.log.database import DatabaseLog
-from paimon_magics.coordinator.inserts.queue import arrivals, step
+from paimon_magics.coordinator.inserts.queue import step
 from paimon_magics.coordinator.inserts.queue.values import Hold, Queue, Reason, Refused
 from paimon_magics.coordinator.ownership.lease import LeaseWatch
 from paimon_magics.coordinator.store.database import StoreUnavailableError
@@ -168,7 +168,7 @@ PLANTED = {
     "batches are stranded": Planted("wait for ever", (LoadPool, "load", _stranding)),
     "answers are not given": Planted("no answer within", (replies, "deliver", _silent)),
     "rows change their order": Planted("out of order", (rows, "entries_of", _backwards)),
-    "refused rows are stored": Planted("which refused it", (arrivals._Group, "_accept", _refusing)),
+    "refused rows are stored": Planted("which refused it", (step._Group, "_accept", _refusing)),
     "statements don't wait": Planted("truncated after it", (step, "_ask_hold", _holding_early)),
     "places are not restored": Planted(
         "which acknowledged it", (StatementHolds, "restore", _nothing)

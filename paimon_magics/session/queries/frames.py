@@ -124,7 +124,7 @@ def frame_of_views(
             assert wanted is not None
             return _known_frame(reading, query, wanted, read)
         views, with_hidden = read
-        more = _stars_without_hidden(statement, query, with_hidden)
+        more = _stars_without_hidden(statement, query, with_hidden, selection)
         if selection is not None:
             more = (*more, *selection.replacements)
         names_here = scope.settings.catalog_name, scope.database
@@ -339,13 +339,20 @@ def hidden_shown(scope: StatementScope, relation: Relation) -> tuple[str, ...]:
 
 
 def _stars_without_hidden(
-    statement: str, query: QueryText, with_hidden: Sequence[_WithHidden]
+    statement: str,
+    query: QueryText,
+    with_hidden: Sequence[_WithHidden],
+    selection: Selection | None,
 ) -> tuple[Replacement, ...]:
     """The replacements by which a query's stars leave hidden columns out. Raises
-    UnsupportedStatementError for a query that uses all columns of a table in another way."""
+    UnsupportedStatementError for a query that uses all columns of a table in another way. A table
+    that is the source of a MERGE shows its row ids: clauses name them."""
     if not with_hidden:
         return ()
     word = all_columns_word(statement, query)
+    if word == "TABLE" and selection is not None and selection.shows_row_ids:
+        named = {column for _, hidden in with_hidden for column in hidden}
+        word = None if named.issubset(ROW_ID_COLUMNS) else word
     if word is not None:
         (reference, hidden), *_ = with_hidden
         raise UnsupportedStatementError(

@@ -462,7 +462,7 @@ def _frame(
     return note_reads(frame, Reads(plan=plan))
 
 
-def fits_broadcast(scope: StatementScope, kept: KeptRead) -> bool:
+def fits_broadcast(scope: StatementScope, table_read: KeptRead) -> bool:
     """Whether a join should send the rows of a read to all its tasks, as Spark does with small
     files that it scans itself. Spark knows no size of rows that come from Python: it would sort
     both sides.
@@ -470,28 +470,30 @@ def fits_broadcast(scope: StatementScope, kept: KeptRead) -> bool:
     The size is that of the files, as in Spark. ANALYZE … FOR COLUMNS knows better, where the rows
     are still the same: their number, and how long the values are.
     """
-    plan = reads_of(kept.frame).plan
+    plan = reads_of(table_read.frame).plan
     if plan is None or not plan.tasks:
         return False
     threshold = scope.spark.conf.get(_BROADCAST, None) or "-1"
     if threshold.startswith("-"):
         return False
-    size_bytes = _analyzed_bytes(kept)
+    size_bytes = _analyzed_bytes(table_read)
     if size_bytes is None:
-        raw = kept.read.planned.raw
+        raw = table_read.read.planned.raw
         size_bytes = plan.merged_bytes + sum(sum(files.sizes_bytes) for files in raw)
     return size_bytes <= memory_size_bytes(_BROADCAST, threshold)
 
 
-def _analyzed_bytes(kept: KeptRead) -> int | None:
+def _analyzed_bytes(table_read: KeptRead) -> int | None:
     """The bytes of the rows of a read by the table's statistics (Spark: `EstimationUtils`)."""
-    target = kept.planned.point.target
+    target = table_read.planned.point.target
     if not isinstance(target, TableState) or target.snapshot is None:
         return None
-    analyzed = table_statistics(kept.planned.table, target.snapshot)
+    analyzed = table_statistics(table_read.planned.table, target.snapshot)
     if analyzed is None or not analyzed.is_current or analyzed.rows is None:
         return None
-    lengths = [analyzed.columns.get(name, {}).get("avgLen") for name in kept.read.reader.columns]
+    lengths = [
+        analyzed.columns.get(name, {}).get("avgLen") for name in table_read.read.reader.columns
+    ]
     if None in lengths:
         return None
     size_bytes: int = analyzed.rows * (_ROW_BYTES + sum(filter(None, lengths)))

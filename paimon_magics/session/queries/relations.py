@@ -13,7 +13,12 @@ from paimon_magics.planning.reads.views import CHANGE_TYPE, COMMIT_COLUMNS, View
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.session.catalog_views import CatalogView
 from paimon_magics.session.queries.file_relations import FileRelation
-from paimon_magics.session.queries.resolution import GivenFrame, SparkOwn, resolve
+from paimon_magics.session.queries.resolution import (
+    GivenFrame,
+    SparkOwn,
+    needs_snapshots,
+    resolve,
+)
 from paimon_magics.session.scope import StatementScope
 from paimon_magics.session.settings_checks import check_variables, with_settings
 from paimon_magics.spark.failures import translate
@@ -120,7 +125,7 @@ def relation_of(
 
 def check_plain(reference: TableReference) -> None:
     """Raise UnsupportedStatementError for clauses that a Python frame can't have."""
-    if reference.needs_snapshots:
+    if needs_snapshots(reference):
         raise UnsupportedStatementError(
             f"`{reference.name}` is a Python frame, which has no snapshots and no read options.",
             hint="Leave out the clauses after its name.",

@@ -61,7 +61,7 @@ def resolve(scope: StatementScope, reference: TableReference, statement: str) ->
     if in_spark == "view" and name.database is None:
         if is_paimon:
             scope.note(f"`{name}` is Spark's temporary view; Paimon's `{full}` is not read.")
-        if reference.needs_snapshots:
+        if needs_snapshots(reference):
             raise _no_snapshots(name, "a temporary view")
         return SparkOwn()
     if is_paimon:
@@ -72,7 +72,7 @@ def resolve(scope: StatementScope, reference: TableReference, statement: str) ->
     view = scope.find_view(full)
     if view is not None:
         _tell_of_frame(scope, name, "a view of the catalog")
-        check_reads_view(view, full, has_options=reference.needs_snapshots)
+        check_reads_view(view, full, has_options=needs_snapshots(reference))
         return view
     if in_spark is not None:
         _tell_of_frame(scope, name, "a table of Spark's own")
@@ -92,6 +92,13 @@ def resolve(scope: StatementScope, reference: TableReference, statement: str) ->
         error.hint = _hint(scope, name, full, error.hint)
         raise located(error, statement, reference.range.start) from None
     return full
+
+
+def needs_snapshots(reference: TableReference) -> bool:
+    """Whether a reference has a clause that only a table can have: a version, changes, bounds of
+    these, or read options."""
+    clauses = reference.time_travel, reference.changes, reference.bounds, reference.options
+    return any(clauses)
 
 
 def check_reads_view(view: CatalogView, name: TableName, *, has_options: bool) -> None:

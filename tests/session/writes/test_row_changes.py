@@ -321,6 +321,28 @@ def test_every_column_selection_returns_all_rows(shop: Session, file_format: str
         assert [row.get("r") for row in actual] in ([0, 1], [None, None])
 
 
+@pytest.mark.parametrize("action", ["SET v = concat(t.v, s.v), n = s.n * 10", "SET *"])
+def test_merge_matches_rows_of_a_table_by_their_ids(shop: Session, action: str) -> None:
+    for name, values in (("ids", "(1, 'a', 1), (2, 'b', 2)"), ("other_ids", "(1, 'x', 5)")):
+        shop.run(
+            f"DROP TABLE IF EXISTS {name};"
+            f"CREATE TABLE {name} (k INT, v STRING, n INT) TBLPROPERTIES "
+            "('row-tracking.enabled' = 'true', 'data-evolution.enabled' = 'true');"
+            f"INSERT INTO {name} VALUES {values}"
+        )
+    shop.run(
+        "MERGE INTO ids t USING other_ids s ON t._ROW_ID = s._ROW_ID "
+        f"WHEN MATCHED THEN UPDATE {action}"
+    )
+    changed = (1, "ax", 50) if "concat" in action else (1, "x", 5)
+    assert rows(shop, "ids") == [changed, (2, "b", 2)]
+    shop.run(
+        "MERGE INTO ids t USING ids s ON t._ROW_ID = s._ROW_ID "
+        "WHEN MATCHED AND s.k = 2 THEN UPDATE SET n = s.n + t._ROW_ID"
+    )
+    assert rows(shop, "ids") == [changed, (2, "b", 3)]
+
+
 def test_update_writes_files_of_changed_columns_only(shop: Session) -> None:
     shop.run(
         "CREATE TABLE wide (k INT, v STRING, w STRING, n BIGINT) TBLPROPERTIES "
