@@ -232,8 +232,9 @@ def _create_table(call: Call) -> Any:
     warn_of_spelling(name, schema.options)
     try:
         is_new = yield from _make(call, TableCreation(name, schema, if_not_exists=True))
-    except StatementError:
-        _check_is_free(call.context, name)  # a view may have taken the name meanwhile
+    except StatementError:  # perhaps of what has changed meanwhile
+        require_database(call.context, database)
+        _check_is_free(call.context, name)
         raise
     if not is_new:
         raise already_exists("TABLE", str(name))

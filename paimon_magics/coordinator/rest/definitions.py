@@ -236,6 +236,7 @@ def _create(sort: _Sort, call: Call) -> Any:
         **{"createdAt": at_ms, "createdBy": by, "updatedAt": at_ms, "updatedBy": by},
     }
     with (yield from call.context.changing(name, creates=True, in_order=False)):
+        require_database(call.context, database)  # it may have been dropped meanwhile
         created = call.context.definitions.create(sort.kind, name, document, replaces=replaces)
     if not created:
         raise already_exists(sort.resource, str(name))
@@ -264,9 +265,9 @@ def _rename_view(call: Call) -> Any:
     call.report(source, detail=f"to {target}")
     _check_seen(_VIEWS, call, source, Scope.ALTER)
     check_right(call.principal, Scope.ALTER, target.database or "", target.table)
-    require_database(call.context, target.database or "")
     place = call.context.changing(source, renamed_to=target, in_order=False)
     with (yield from place), _missing(_VIEWS, source):
+        require_database(call.context, target.database or "")
         renamed = call.context.definitions.rename(Kind.VIEW, source, target)
     if not renamed:
         raise already_exists("VIEW", str(target))

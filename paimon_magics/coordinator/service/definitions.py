@@ -55,11 +55,7 @@ class Definitions:
 
     def of(self, kind: Kind, name: TableName) -> Document:
         """The document of a view or a function. Raises UnknownNameError."""
-        mark = self._mark(_database(name))
-        document = None if mark is None else self._need_store(kind).of(mark, kind, name.table)
-        if document is None:
-            raise UnknownNameError(f"There is no {kind} `{name}`.")
-        return document
+        return self._stored(kind, name)[1]
 
     def exists(self, kind: Kind, name: TableName) -> bool:
         """Whether there is a view or a function of that name."""
@@ -75,7 +71,8 @@ class Definitions:
         """Keep a new definition; False if there is a definition of that name. With `replaces` the
         new one takes its place in one step, and has its id, owner and creator.
 
-        Raises InvalidTableError for a view with the name of a table.
+        Raises InvalidTableError for a view with the name of a table, and UnknownNameError if there
+        is no such database.
         """
         store = self._need_store(kind)
         with self._turn(self._catalog.warehouse):
@@ -93,8 +90,8 @@ class Definitions:
         """Replace a document by the result of `changed`. Raises UnknownNameError."""
         store = self._need_store(kind)
         with self._turn(self._catalog.warehouse):
-            document = changed(self.of(kind, name))
-            store.save(mark_database(self._catalog, _database(name)), kind, name.table, document)
+            id, document = self._stored(kind, name)
+            store.save(id, kind, name.table, changed(document))
 
     def rename(self, kind: Kind, source: TableName, target: TableName) -> bool:
         """Give a definition another name, or another database; False if the name exists. Raises
@@ -102,12 +99,11 @@ class Definitions:
         """
         store = self._need_store(kind)
         with self._turn(self._catalog.warehouse):
-            self.of(kind, source)
+            source_id, _ = self._stored(kind, source)
             self._check_no_table(kind, target)
             id = mark_database(self._catalog, _database(target))
             if store.of(id, kind, target.table) is not None:
                 return False
-            source_id = mark_database(self._catalog, _database(source))
             store.move(kind, (source_id, source.table), (id, target.table))
         return True
 
@@ -115,14 +111,23 @@ class Definitions:
         """Drop a definition. Raises UnknownNameError."""
         store = self._need_store(kind)
         with self._turn(self._catalog.warehouse):
-            self.of(kind, name)
-            store.delete(mark_database(self._catalog, _database(name)), kind, name.table)
+            id, _ = self._stored(kind, name)
+            store.delete(id, kind, name.table)
 
     def drop_all(self, database: str) -> None:
         """Drop all definitions of a database that is about to be dropped."""
         mark = self._mark(database)
         if mark is not None and self._store is not None:
-            self._store.delete_all(mark)
+            with self._turn(self._catalog.warehouse):
+                self._store.delete_all(mark)
+
+    def _stored(self, kind: Kind, name: TableName) -> tuple[str, Document]:
+        """The id of a definition's database, and its document. Raises UnknownNameError."""
+        id = self._mark(_database(name))
+        document = None if id is None else self._need_store(kind).of(id, kind, name.table)
+        if id is None or document is None:
+            raise UnknownNameError(f"There is no {kind} `{name}`.")
+        return id, document
 
     def _mark(self, database: str) -> str | None:
         """The id of a database; None if nothing is kept for it here."""

@@ -240,11 +240,14 @@ def database_mark(catalog: Catalog, database: str) -> str | None:
 
 
 def mark_database(catalog: Catalog, database: str) -> str:
-    """Return the database's id; give it a new one if it has none."""
+    """Return the database's id; give it a new one if it has none. Raises UnknownNameError for a
+    database that does not exist: nothing but its creation makes its folder."""
     known = database_mark(catalog, database)
     if known is not None:
         return known
-    catalog.make_database_folder(database)
+    if not catalog.database_exists(database):
+        raise catalog.unknown_database(database)
+    catalog.make_database_folder(database)  # the default database exists without one
     id, path = uuid.uuid4().hex, _path(catalog, database)
     catalog.stores.of(path).write(path, id.encode())
     return id

@@ -353,3 +353,40 @@ def test_catalog_without_a_store_refuses_views_and_functions(warehouse: Path) ->
         assert told(http.get(f"{VIEWS}/v")) == (404, "VIEW", "shop.v")
         for answer in (create_view(http, "v"), http.post(FUNCTIONS, json=FUNCTION)):
             assert answer.status_code == 501 and "keeps" in answer.json()["message"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        (
+            "/databases/shop/views",
+            {"identifier": named("v"), "schema": SCHEMA},
+        ),
+        ("/databases/shop/functions", FUNCTION),
+        (
+            "/views/rename",
+            {"source": {"database": "other", "object": "v"}, "destination": named("v")},
+        ),
+        (
+            "/databases/shop/tables",
+            {"identifier": named("v"), "schema": {"fields": FIELDS, "options": {}}},
+        ),
+    ],
+)
+def test_database_that_is_dropped_meanwhile_stays_away(
+    http: httpx.Client, names: NameLocks, warehouse: Path, path: str, body: dict[str, Any]
+) -> None:
+    """Whoever makes something in it waits for the drop, and does not make its folder anew."""
+    view = {"identifier": {"database": "other", "object": "v"}, "schema": SCHEMA}
+    assert http.post("/databases/other/views", json=view).is_success
+    other = names.lock(["\0shop\0"])  # of a statement that has the database for now
+    with ThreadPoolExecutor(2) as aside:
+        drop = aside.submit(http.delete, "/databases/shop")
+        wait_until(lambda: names.count() == 2)
+        made = aside.submit(http.post, path, json=body)
+        wait_until(lambda: names.count() == 3)
+        names.release(other)
+        assert drop.result(30).is_success
+        assert told(made.result(30)) == (404, "DATABASE", "shop"), made.result().text
+    assert told(http.get("/databases/shop")) == (404, "DATABASE", "shop")
+    assert not (warehouse / "shop.db").exists()
