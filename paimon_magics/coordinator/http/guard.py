@@ -48,6 +48,7 @@ from paimon_magics.coordinator.protocol.principals import (
     PRINCIPAL,
     Principal,
     closed_table,
+    grantee_text,
 )
 from paimon_magics.coordinator.protocol.principals import Scope as Needed
 from paimon_magics.coordinator.protocol.visibility import Load, check_table
@@ -339,7 +340,7 @@ class _Scoped:
         needed = self.needed[method]
         may = principal.may_everywhere if method in self.everywhere else principal.may
         if not may(needed):
-            return _forbidden(principal, needed)
+            return _forbidden(principal, needed, everywhere=method in self.everywhere)
         try:
             await self._check_path(scope, principal, needed)
         except PaimonMagicsError as error:
@@ -371,7 +372,7 @@ def _named(send: Send, id: str) -> Send:
     return sending
 
 
-def _forbidden(principal: Principal, needed: Needed) -> Response:
+def _forbidden(principal: Principal, needed: Needed, *, everywhere: bool) -> Response:
     scope = principal.scope
     return error_answer(
         403,
@@ -381,7 +382,9 @@ def _forbidden(principal: Principal, needed: Needed) -> Response:
             f"`{needed.value}`"
         )
         + (f", not `{scope.value}`." if scope and not principal.may(needed) else " on all tables."),
-        f"Ask an administrator for a role with the scope `{needed.value}` of the coordinator.",
+        f"Ask an administrator: GRANT {needed.value.upper()} ON "
+        f"{'WAREHOUSE' if everywhere else 'what the statement names'} "
+        f"TO {grantee_text(principal.name)}.",
     )
 
 

@@ -362,6 +362,7 @@ def test_refusal_of_a_limited_token_names_the_scope_on_all_tables(
         "partial lacks permission for this request: it requires the scope `read` on all tables."
         in refused.text
     )
+    assert "GRANT READ ON WAREHOUSE TO partial" in refused.text
 
 
 def test_commit_is_refused_when_rights_are_revoked_after_begin(
