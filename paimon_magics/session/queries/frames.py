@@ -27,7 +27,7 @@ from paimon_magics.session.queries.inline_rows import with_types
 from paimon_magics.session.queries.newest_partitions import with_newest_partitions
 from paimon_magics.session.queries.planned_reads import (
     KnownRow,
-    SnapshotLeases,
+    check_whole_changes,
     fits_broadcast,
     kept_read,
     kind_of,
@@ -36,6 +36,7 @@ from paimon_magics.session.queries.planned_reads import (
 )
 from paimon_magics.session.queries.relations import Relation, Selection, check_plain, relation_of
 from paimon_magics.session.queries.resolution import GivenFrame, SparkOwn
+from paimon_magics.session.queries.snapshot_leases import SnapshotLeases
 from paimon_magics.session.scope import StatementScope, errors_located
 from paimon_magics.session.settings_checks import check_settings
 from paimon_magics.spark.frame_steps import Narrowed, Source
@@ -319,6 +320,7 @@ def _view_of(
         return table_read
     view, frame = table_read.view, table_read.frame
     if relation.changes is not None:
+        check_whole_changes(table_read)
         frame = note_reads(change_rows(frame), reads_of(frame))
         view = scope.views.pass_by(frame)
     if joined and fits_broadcast(scope, table_read):

@@ -4,14 +4,12 @@ snapshot."""
 from __future__ import annotations
 
 import datetime
-import weakref
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
-from paimon_magics.coordinator.client.interface import CoordinatorClient
-from paimon_magics.errors import OutdatedPlanError, UnknownNameError, UnsupportedStatementError
+from paimon_magics.errors import UnknownNameError, UnsupportedStatementError
 from paimon_magics.planning.options.values import memory_size_bytes
 from paimon_magics.planning.reads.read_points import AtSnapshot, point_of_read
 from paimon_magics.planning.reads.scans import (
@@ -29,6 +27,7 @@ from paimon_magics.planning.reads.views import (
 )
 from paimon_magics.session.planned_work import Reads, note_reads, reads_of
 from paimon_magics.session.queries.relations import Relation
+from paimon_magics.session.queries.snapshot_leases import SnapshotLeases
 from paimon_magics.session.scope import StatementScope
 from paimon_magics.spark.reading import read_frame
 from paimon_magics.spark.rows import frame_of_batch, frame_of_count
@@ -44,19 +43,24 @@ from paimon_magics.tables.reading.keyed_rows import few_rows
 from paimon_magics.tables.reading.known_rows import are_decided, known_bounds, row_count
 from paimon_magics.tables.schema.types import unknown_zone_note
 from paimon_magics.tables.snapshots.analyzed import table_statistics
-from paimon_magics.tables.snapshots.targets import Resolved, TableState, snapshot_ids
+from paimon_magics.tables.snapshots.targets import (
+    Resolved,
+    SnapshotChanges,
+    TableState,
+    snapshot_ids,
+)
 from paimon_magics.tables.snapshots.time_travel import find_target
 from paimon_magics.tables.table import Table
 
 if TYPE_CHECKING:
     from paimon_magics.spark.handles import DataFrame
-    from paimon_magics.tables.splits.planning import PlannedSplits
 
 
 _READS_MAX = 10
 
 
 _BROADCAST = "spark.sql.autoBroadcastJoinThreshold"
+_NAMED_MAX = 5  # snapshots, in a note
 _ROW_BYTES = 8  # beside the values
 _FILES_MAX, _REMOTE_FILES_MAX = 32, 8
 """Files that one process opens one after the other: on a disk in about a millisecond each, in
@@ -127,14 +131,46 @@ def _planned_read(
         if read is None:
             read = _read(scope, table, relation, point, with_entries=with_entries)
         scope.connection.plans.keep_read(key, read)
-        note = unknown_zone_note(table.schema, relation.names)
-        if note is not None:
-            scope.note(note)
+        for note in (unknown_zone_note(table.schema, relation.names), _left_out_note(table, point)):
+            if note is not None:
+                scope.note(note)
         return PlannedRead(key, read, table, point)
     raise UnknownNameError(
         f"Snapshots of `{table.name}` expire before they can be read.",
         hint="Keep its snapshots longer: 'snapshot.num-retained.min', 'snapshot.time-retained'.",
     )
+
+
+def _left_out_note(table: Table, point: Resolved) -> str | None:
+    """What a read of changes leaves out; None if nothing."""
+    if not isinstance(point.target, SnapshotChanges) or not point.target.overwrites:
+        return None
+    ids = point.target.overwrites
+    named = ", ".join(map(str, ids[:_NAMED_MAX]))
+    more = f" and {len(ids) - _NAMED_MAX} more" if len(ids) > _NAMED_MAX else ""
+    name = replace(table.name, system_table=None)
+    return (
+        f"No changes are kept of overwrites, which replace or remove rows: snapshots {named}{more} "
+        f"are left out. `%paimon changes {name} {ids[0] - 1}..{ids[-1]}` shows what they did."
+    )
+
+
+def check_whole_changes(table_read: KeptRead) -> None:
+    """Raise UnsupportedStatementError for changes among which are updates of single columns: no
+    commit has their whole rows (data evolution)."""
+    read = table_read.read
+    for split in read.planned.splits:
+        for file in split.files:
+            own = read.schemas.columns(file.schema_id)
+            columns = file.write_columns
+            if columns is not None and not {column.name for column in own} <= {*columns}:
+                name = replace(table_read.planned.table.name, system_table=None)
+                version = "" if file.commit is None else f" of version {file.commit[0]}"
+                raise UnsupportedStatementError(
+                    f"The changes{version} of `{name}` are new values of single columns: a table "
+                    "with 'data-evolution.enabled' keeps no whole rows of an UPDATE or MERGE.",
+                    hint=f"`%paimon diff {name} 1..2` compares two versions.",
+                )
 
 
 def query_read(
@@ -498,78 +534,3 @@ def _analyzed_bytes(table_read: KeptRead) -> int | None:
         return None
     size_bytes: int = analyzed.rows * (_ROW_BYTES + sum(filter(None, lengths)))
     return size_bytes
-
-
-# The snapshots that a query reads, kept from expiring for as long as a frame of its rows exists.
-#
-# A frame is lazy: each request for its rows reads its files. So the leases that were taken while
-# the frame was built last until the frame, the frames that were made of it (`made_of`), and the
-# Outcomes that hold them are gone.
-
-
-class _Lease:
-    """Leases that end when nothing refers to this object any more."""
-
-    def __init__(
-        self, committer: CoordinatorClient, snapshots: tuple[tuple[TableName, int], ...]
-    ) -> None:
-        weakref.finalize(self, _release, committer, snapshots)
-
-
-class SnapshotLeases:
-    """The leases of one query, as a context: those that no frame has taken end with the body."""
-
-    def __init__(self, committer: CoordinatorClient) -> None:
-        self._committer = committer
-        self._snapshots: list[tuple[TableName, int]] = []
-        self._of_frames: tuple[object, ...] = ()
-        self.planned: list[PlannedSplits] = []
-        """The plans of the query's reads."""
-        self.rows_at_most: int | None = None
-        """The upper bound on the query's rows, if it is known."""
-        self.plan: ReadPlan | None = None
-        """The plan of the one table whose rows the query selects, to change them."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        _release(self._committer, tuple(self._snapshots))
-        self._snapshots.clear()
-
-    def hold(self, table: TableName, snapshot_id: int) -> bool:
-        """Keep a snapshot; False if it has expired. Snapshots of branches don't expire here."""
-        if table.branch is not None:
-            return True
-        if not self._committer.lease(table, snapshot_id):
-            return False
-        self._snapshots.append((table, snapshot_id))
-        return True
-
-    def require(self, table: TableName, snapshot_id: int) -> None:
-        """Keep a snapshot of a table. Raises OutdatedPlanError if it has expired."""
-        if not self.hold(replace(table, system_table=None), snapshot_id):
-            raise OutdatedPlanError(
-                f"Snapshot {snapshot_id} of `{table}` expired before it was read.",
-                hint="Nothing was written. Run the statement again, or keep snapshots longer: "
-                "'snapshot.num-retained.min', 'snapshot.time-retained'.",
-            )
-
-    def hold_of(self, frame: DataFrame) -> None:
-        """Keep what a frame keeps that the query reads."""
-        self._of_frames += reads_of(frame).leases
-
-    def noted(self, frame: DataFrame, names: tuple[str, ...] = ()) -> DataFrame:
-        """Note that the frame reads what was planned here, under `names`: it owns all leases from
-        now on. Returns the frame."""
-        leases = self._of_frames
-        if self._snapshots:
-            leases = (*leases, _Lease(self._committer, tuple(self._snapshots)))
-            self._snapshots.clear()
-        reads = Reads(names, tuple(self.planned), leases, self.rows_at_most, self.plan)
-        return note_reads(frame, reads)
-
-
-def _release(committer: CoordinatorClient, snapshots: tuple[tuple[TableName, int], ...]) -> None:
-    for table, snapshot_id in snapshots:
-        committer.release(table, snapshot_id)

@@ -24,8 +24,8 @@ from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.parameters import bind
 from paimon_magics.session.queries.frames import frame_of_views
-from paimon_magics.session.queries.planned_reads import SnapshotLeases
 from paimon_magics.session.queries.resolution import is_paimon_name, is_paimon_table
+from paimon_magics.session.queries.snapshot_leases import SnapshotLeases
 from paimon_magics.session.queries.table_frames import frame_of_table
 from paimon_magics.session.scope import StatementScope, errors_located
 from paimon_magics.spark.queries import (

@@ -19,13 +19,13 @@ from paimon_magics.session.queries.frames import (
 )
 from paimon_magics.session.queries.planned_reads import (
     KeptRead,
-    SnapshotLeases,
     kept_read,
     limits_of,
     plan_of,
 )
 from paimon_magics.session.queries.relations import Relation, relation_of
 from paimon_magics.session.queries.resolution import check_reads_view
+from paimon_magics.session.queries.snapshot_leases import SnapshotLeases
 from paimon_magics.session.scope import StatementScope, errors_translated, scope_of_frame
 from paimon_magics.session.settings_checks import check_settings, with_settings
 from paimon_magics.spark.frame_steps import Narrowed, Source, conditions_in, has_only_conditions

@@ -29,7 +29,7 @@ from paimon_magics.planning.row_changes.plain_values import computed, plain_filt
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.planning.writes.inserts import plans_in_turn
 from paimon_magics.planning.writes.losses import LOSSES
-from paimon_magics.session.queries.planned_reads import SnapshotLeases
+from paimon_magics.session.queries.snapshot_leases import SnapshotLeases
 from paimon_magics.session.row_changes.selection import ChangeOnTable, operation_of
 from paimon_magics.session.scope import StatementScope, errors_translated
 from paimon_magics.session.writes.exactness import check_losses, is_strict

@@ -36,12 +36,12 @@ from paimon_magics.session.planned_work import made_of
 from paimon_magics.session.provenance import Operation
 from paimon_magics.session.queries.frames import frame_of_query
 from paimon_magics.session.queries.planned_reads import (
-    SnapshotLeases,
     local_limits,
     plan_of,
     planned_read,
 )
 from paimon_magics.session.queries.relations import Relation, Selection, relation_of
+from paimon_magics.session.queries.snapshot_leases import SnapshotLeases
 from paimon_magics.session.scope import StatementScope, errors_located, errors_translated
 from paimon_magics.session.writes.exactness import check_policy
 from paimon_magics.session.writes.outcomes import WrittenFiles, write_outcome

@@ -21,7 +21,7 @@ from paimon_magics.planning.reads.predicates import ColumnPredicate
 from paimon_magics.planning.reads.views import ROW_ID
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.session.planned_work import made_of
-from paimon_magics.session.queries.planned_reads import SnapshotLeases
+from paimon_magics.session.queries.snapshot_leases import SnapshotLeases
 from paimon_magics.session.scope import StatementScope, located
 from paimon_magics.session.writes.prepare import PreparedWrite
 from paimon_magics.spark.row_places import placed_rows

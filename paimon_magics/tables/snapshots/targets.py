@@ -28,12 +28,14 @@ class SnapshotChanges:
     """The files that `snapshots` add in their delta (`mode` DELTA) or changelog manifests.
 
     () means that nothing changed. `end` is the last snapshot of the range, which may not be among
-    `snapshots`.
+    `snapshots`. `overwrites` are the numbers of those in the range that replace or remove rows,
+    of which no changes are kept.
     """
 
     snapshots: tuple[Any, ...]
     mode: ScanMode
     end: Any = None
+    overwrites: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -333,7 +333,8 @@ class _Finder:
             if snapshot.commit_kind == "APPEND"
             or (mode is ScanMode.CHANGELOG and snapshot.commit_kind != "OVERWRITE")
         )
-        return SnapshotChanges(changing, mode, snapshots[-1] if snapshots else None)
+        overwrites = tuple(each.id for each in snapshots if each.commit_kind == "OVERWRITE")
+        return SnapshotChanges(changing, mode, snapshots[-1] if snapshots else None, overwrites)
 
     def _first(self, wanted: Callable[[Any], bool]) -> Any:
         """The first `wanted` snapshot, by a binary search: all later ones must be wanted too, as

@@ -198,3 +198,33 @@ def test_temporary_view_has_no_changes_and_no_versions(shop: Session, clause: st
     shop.run("CREATE OR REPLACE TEMPORARY VIEW seen AS SELECT * FROM orders")
     with pytest.raises(UnsupportedStatementError, match="`seen` is a temporary view"):
         shop.run(f"SELECT * FROM seen {clause}")
+
+
+def test_overwrites_that_changes_leave_out_are_noted(shop: Session) -> None:
+    shop.run(
+        "CREATE TABLE moves (id INT, move STRING);"
+        "INSERT INTO moves VALUES (1, 'e4'), (2, 'd4');"
+        "UPDATE moves SET move = 'Nf3' WHERE id = 2;"
+        "INSERT INTO moves VALUES (3, 'c4');"
+        "DELETE FROM moves WHERE id = 1"
+    )
+    for relation in ("moves CHANGES FROM VERSION 1", "paimon_incremental_query('moves', 0, 4)"):
+        outcome = shop.run(f"SELECT id FROM {relation} ORDER BY id")
+        assert [row["id"] for row in outcome.to_pylist()] == [1, 2, 3]
+        (note,) = outcome.notes
+        assert "snapshots 2, 4 are left out" in note and "changes default.moves 1..4" in note
+    assert not shop.run("SELECT id FROM moves CHANGES FROM VERSION 3 TO VERSION 3").notes
+
+
+def test_changes_of_single_columns_are_refused(shop: Session) -> None:
+    shop.run(
+        "CREATE TABLE de (k INT NOT NULL, v STRING) TBLPROPERTIES ('row-tracking.enabled' = "
+        "'true', 'data-evolution.enabled' = 'true');"
+        "INSERT INTO de VALUES (1, 'a'), (2, 'b');"
+        "INSERT INTO de VALUES (3, 'c');"
+        "UPDATE de SET v = 'B' WHERE k = 2"
+    )
+    query = "SELECT k, _commit_version AS version FROM de CHANGES FROM VERSION 1"
+    assert rows(shop, f"{query} TO VERSION 2 ORDER BY k") == [(1, 1), (2, 1), (3, 2)]
+    with pytest.raises(UnsupportedStatementError, match="version 3 .* single columns"):
+        shop.run(query)
