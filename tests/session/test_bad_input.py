@@ -513,6 +513,8 @@ NEWCOMERS: list[tuple[str, str, str]] = [
     ("CALL paimon.system.expire_snapshots('orders')", "paimon.system", "sys.expire_snapshots(…)"),
     ("CALL system.expire_snapshots('orders')", "`system.expire_snapshots`", "CALL sys.expire_s"),
     ("CREATE TABLE u (id INT) USING delta", "delta", "leave USING out"),
+    ("SELECT * FROM delta.`/tmp/x`", "delta", "spark.read.format('delta').load('/tmp/x')"),
+    ("DESCRIBE HISTORY orders LIMIT 2", "LIMIT", "%%paimon --limit 2"),
     ("CALL system.rewrite_data_files('orders')", "rewrite_data_files`", "CALL sys.compact(table"),
     ("SUMMARIZE orders", "SUMMARIZE", "%paimon profile orders"),
     ("REPLACE INTO users VALUES ('a', 1)", "REPLACE", "primary key"),

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 
 
 _FORMATS = ("parquet", "orc", "avro", "csv", "json", "text", "binaryfile")
+_LAKES = ("delta", "iceberg", "hudi")
 _OF_ENDING = {
     **{"csv": "csv", "tsv": "csv", "parquet": "parquet", "orc": "orc", "avro": "avro"},
     **{"json": "json", "jsonl": "json", "ndjson": "json", "txt": "text"},
@@ -104,12 +105,20 @@ def file_relation(reference: TableReference) -> FileRelation | None:
 
 
 def file_meant(name: TableName) -> str:
-    """The hint for a file that was named without its format; "" if no file has the name."""
+    """The hint for a file that was named without its format, or with one that has more than files;
+    "" if no file has the name."""
+    kind = (name.database or "").lower()
+    if kind in _LAKES and "/" in name.table:
+        return (
+            f"A path behind `{kind}.` is a table of another format. Where Spark has its package, "
+            f"spark.read.format('{kind}').load('{name.table}') reads it: pass that DataFrame by "
+            "frames={…}."
+        )
     path = str(name).replace("`", "")
-    kind = _OF_ENDING.get(path.removesuffix(".gz").rpartition(".")[2].lower())
-    if kind is None or not os.path.exists(os.path.expanduser(path)):
+    ending = _OF_ENDING.get(path.removesuffix(".gz").rpartition(".")[2].lower())
+    if ending is None or not os.path.exists(os.path.expanduser(path)):
         return ""
-    return f"A file of that name exists: read it as {kind}.`{path}`."
+    return f"A file of that name exists: read it as {ending}.`{path}`."
 
 
 def frame_of_files(scope: StatementScope, files: FileRelation) -> DataFrame:

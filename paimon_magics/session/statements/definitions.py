@@ -481,7 +481,7 @@ def _name_range(tokens: Sequence[Token], reference: TableReference) -> TextRange
     end = start
     while tokens[end + 1 : end + 2] and tokens[end + 1].text == ".":
         end += 2
-    if tokens[end + 1 : end + 2] and tokens[end + 1].text == "(" and reference.bounds:
+    if tokens[end + 1 : end + 2] and tokens[end + 1].text == "(":
         return None
     return TextRange(tokens[start].start, tokens[end].end)
 

@@ -199,6 +199,13 @@ def read_show_columns(cursor: Cursor) -> ShowColumns:
 def read_describe_history(cursor: Cursor) -> DescribeHistory:
     """Read what follows DESCRIBE HISTORY."""
     name, _ = table_name(cursor)
+    if cursor.accept("LIMIT"):
+        cursor.fail_at(
+            cursor.position,
+            "DESCRIBE HISTORY takes no LIMIT: it lists the snapshots newest first.",
+            "`%%paimon --limit 2` shows two rows. SELECT * FROM t$snapshots ORDER BY snapshot_id "
+            "DESC LIMIT 2 reads two.",
+        )
     return DescribeHistory(cursor.text, cursor.offset, name)
 
 

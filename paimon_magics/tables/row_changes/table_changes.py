@@ -176,10 +176,13 @@ def _merged_files(
 
 
 def _uncompacted(table: Table, message: str) -> UnsupportedStatementError:
+    # In postponed buckets a compaction takes what a writer would: nothing below the trigger.
+    is_postponed = table.schema.bucket_mode == "POSTPONE_MODE"
+    options = ", options => 'num-sorted-run.compaction-trigger=2'" if is_postponed else ""
     return UnsupportedStatementError(
         message,
-        hint=f"Nothing was written. CALL sys.compact(table => '{table.name}'), then run the "
-        "statement again.",
+        hint=f"Nothing was written. CALL sys.compact(table => '{table.name}'{options}), then run "
+        "the statement again.",
     )
 
 

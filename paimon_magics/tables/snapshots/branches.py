@@ -211,10 +211,16 @@ def _checked_shared(
     shared, oldest = _shared_with(table, theirs, last), min(theirs)
     is_ahead = shared < last or (last == 0 and oldest > 1)
     if is_ahead and not _only_traces(table, shared, last):
+        refused = f"`{table.name}` can't be fast-forwarded to `{branch.name}`: the branch "
+        if not shared and oldest == 1:
+            raise InvalidTableError(
+                f"{refused}was made without a tag, and shares no snapshot with the table.",
+                hint=f"To take its rows: INSERT INTO {table.name} SELECT * FROM {branch.name}, or "
+                "INSERT OVERWRITE in place of the table's own.",
+            )
         raise InvalidTableError(
-            f"`{table.name}` can't be fast-forwarded to `{branch.name}`: the branch has the "
-            f"snapshots {oldest} to {max(theirs)}, so the table's latest snapshot {last} would be "
-            "lost.",
+            f"{refused}has the snapshots {oldest} to {max(theirs)}, so the table's latest snapshot "
+            f"{last} would be lost.",
             hint=f"To keep rows that only the table has: INSERT INTO {branch.name} SELECT …, or a "
             f"tag of the table. Then roll the table back to snapshot {shared or oldest}, and "
             "fast-forward it again.",

@@ -89,6 +89,18 @@ def test_branches_are_made_written_and_read_by_java(
     assert java_paimon.rows(fresh, "default.orders") == [*in_branch, (8, "more")]
 
 
+def test_hint_for_a_branch_without_shared_snapshots_takes_its_rows(orders: Session) -> None:
+    orders.run(
+        "CREATE TABLE apart (k INT, v STRING); INSERT INTO apart VALUES (1, 'a');"
+        "CALL sys.create_branch('apart', 'trial');"
+        "INSERT INTO `apart$branch_trial` VALUES (2, 'b')"
+    )
+    with pytest.raises(InvalidTableError, match="shares no snapshot") as refused:
+        orders.run("CALL sys.fast_forward('apart', 'trial')")
+    orders.run(refused.value.hint.partition(": ")[2].partition(", or")[0])
+    assert rows(orders, "SELECT * FROM apart ORDER BY k") == [(1, "a"), (2, "b")]
+
+
 def test_java_continues_after_a_roll_back(
     orders: Session, java_paimon: JavaPaimon, warehouse: Path
 ) -> None:

@@ -108,6 +108,12 @@ def test_view_is_read_as_a_table(session: Session) -> None:
     assert rows(session, "SELECT count(*) FROM copy") == [(6,)]
 
 
+def test_view_reads_changes_by_a_function(session: Session) -> None:
+    session.run("INSERT INTO orders VALUES (8, 'tea', 'c')")
+    session.run("CREATE VIEW newer AS SELECT id FROM paimon_incremental_query('orders', 1, 2)")
+    assert rows(session, "SELECT * FROM shop.newer") == [(8,)]
+
+
 def test_conditions_on_a_view_choose_the_files_of_its_table(session: Session) -> None:
     session.run("CREATE VIEW teas (number, day_of) AS SELECT id, day FROM orders WHERE id > 0")
     (plan,) = rows(session, "EXPLAIN SELECT number FROM teas WHERE day_of = 'b'")

@@ -674,3 +674,16 @@ def test_delete_rewrites_compacted_files_on_their_level(shop: Session, engine: s
     ]  # fmt: skip
     (file,) = shop.run(f"SELECT level FROM `{name}$files`").to_pylist()
     assert file["level"] > 0
+
+
+def test_hint_of_a_refused_delete_helps_in_postponed_buckets(shop: Session) -> None:
+    shop.run(
+        "CREATE TABLE fees (k INT, n INT) TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '-2', "
+        "'merge-engine' = 'aggregation', 'fields.n.aggregate-function' = 'max');"
+        "INSERT INTO fees VALUES (1, 5), (2, 1); INSERT INTO fees VALUES (1, 9), (2, 7)"
+    )
+    with pytest.raises(UnsupportedStatementError, match="each key in only one file") as refused:
+        shop.run("DELETE FROM fees WHERE k = 1")
+    shop.run(refused.value.hint.partition("written. ")[2].partition(", then")[0])
+    shop.run("DELETE FROM fees WHERE k = 1")
+    assert rows(shop, "fees") == [(2, 7)]
