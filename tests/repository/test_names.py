@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from tests.repository.test_sizes import ROOT, modules
 
 RETIRED = {"asked", "found", "given", "held", "kept", "made", "one", "said", "told"}
-MODULES_MAX = 655  # a statement or store adds some; a fold of small modules lowers it
+MODULES_MAX = 654  # a statement or store adds some; a fold of small modules lowers it
 MAKEFILE_LINES_MAX = 120
 MAP_WORDS_MAX = 2_500
 

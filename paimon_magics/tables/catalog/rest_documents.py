@@ -64,6 +64,8 @@ def text_of(document: Mapping[str, Any], key: str, where: str) -> str:
     value = document.get(key)
     if not isinstance(value, str):
         raise MalformedDocumentError(f"{where}.{key} must be a string, not {_kind(value)}.")
+    if "\0" in value:  # no file's name, and not every database, can have it
+        raise MalformedDocumentError(f"{where}.{key} has a NUL character.")
     return value
 
 
@@ -128,9 +130,16 @@ def schema_from_document(document: Any) -> TableSchema:
 def check_fields(documents: Any, where: str) -> None:
     """Raise for fields that are not Paimon's (`DataField`), such as those of a view, and what
     `schema_from_document` raises for a type."""
+    names: set[str] = set()
     for position, item in enumerate(sequence_of(documents, where)):
         place = f"{where}[{position}]"
-        _column(item, place, integer_of(mapping_of(item, place), "id", place))
+        column = _column(item, place, integer_of(mapping_of(item, place), "id", place))
+        if column.id < 0:
+            raise MalformedDocumentError(f"{place}.id must not be negative: {column.id}.")
+        if not column.name or column.name in names:
+            problem = "is there twice" if column.name else "is empty"
+            raise MalformedDocumentError(f"{place}.name {problem}: '{column.name}'.")
+        names.add(column.name)
 
 
 def _column(document: Any, where: str, id: int) -> Column:
