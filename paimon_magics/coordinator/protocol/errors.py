@@ -57,6 +57,14 @@ class BrokeOffError(SetupError):
         self.address = address
 
 
+class NothingChangedError(CommitConflictError):
+    """A change of a definition is refused for what others have changed, before it changes anything.
+    `step` is what to do next. A repeat whose first try may have been carried out says otherwise."""
+
+    def __init__(self, message: str, step: str) -> None:
+        super().__init__(message, hint=f"Nothing was changed. {step}")
+
+
 class TableHeldError(CommitConflictError):
     """The table allows one transaction at a time, and `in_front` other transactions come before
     this one.

@@ -46,7 +46,7 @@ from paimon_magics.coordinator.protocol.definition_changes import (
     TableRename,
     change_document,
 )
-from paimon_magics.coordinator.protocol.errors import NotTheirsError
+from paimon_magics.coordinator.protocol.errors import NothingChangedError, NotTheirsError
 from paimon_magics.coordinator.protocol.principals import Principal, Scope, check_right
 from paimon_magics.coordinator.runtime.work import Steps
 from paimon_magics.coordinator.service.definitions import Kind
@@ -116,10 +116,10 @@ class DefinitionChanges:
         """
         try:
             return (yield from self._make(change))
-        except (StatementError, CommitConflictError) as error:
+        except (StatementError, NothingChangedError) as error:
             # Subclasses of StatementError are about what the change asks, not what is there.
-            is_of_state = type(error) is StatementError or isinstance(error, CommitConflictError)
-            if self.repeated and is_of_state:
+            denies = type(error) is StatementError or isinstance(error, NothingChangedError)
+            if self.repeated and denies:
                 error.hint = _SENT_BEFORE
             raise
 
@@ -241,11 +241,10 @@ class DefinitionChanges:
         with contextlib.suppress(TableDamagedError):
             table = None if created is None else self._catalog.find(name)
             if table is not None and created_at_ms(table) not in (None, created):
-                raise CommitConflictError(
+                raise NothingChangedError(
                     f"`{name}` is another table now: the table that this statement is about was "
                     "dropped or renamed.",
-                    hint="Nothing was changed. If the statement is meant for the new table, run it "
-                    "again.",
+                    "If the statement is meant for the new table, run it again.",
                 )
 
     def _is_still(self, name: TableName, created: int | None) -> bool:

@@ -12,6 +12,7 @@ import logging
 import time
 from dataclasses import dataclass, replace
 
+from paimon_magics.coordinator.protocol.errors import NothingChangedError
 from paimon_magics.coordinator.protocol.principals import Principal
 from paimon_magics.coordinator.runtime.work import Steps
 from paimon_magics.coordinator.service.opening import open_transaction
@@ -53,9 +54,9 @@ def check_replacement(table: Table, change: TableReplacement) -> None:
             hint="Leave out LOCATION and the option 'path'.",
         )
     if table.schema.schema_id != change.base_schema_id:
-        raise CommitConflictError(
+        raise NothingChangedError(
             f"`{name}` was changed while this statement was running: it has another definition.",
-            hint="Nothing was changed. Run the statement again.",
+            "Run the statement again.",
         )
     if change.is_dropped:
         _check_no_new_rows(table, change)
@@ -78,10 +79,9 @@ def _check_no_new_rows(table: Table, change: TableReplacement) -> None:
     newer = (read_snapshot(table.paimon, at) for at in range(base_id + 1, latest + 1))
     # The first one that changes rows ends the search.
     if not is_same or not all(each and each.commit_kind == "COMPACT" for each in newer):
-        raise CommitConflictError(
+        raise NothingChangedError(
             f"Others have changed rows of `{table.name}` since this statement began.",
-            hint="Nothing was changed. Look at the new rows, and run the statement again to drop "
-            "them, too.",
+            "Look at the new rows, and run the statement again to drop them, too.",
         )
 
 

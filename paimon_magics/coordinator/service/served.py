@@ -14,13 +14,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from paimon_magics.coordinator.core.values import Answer
-from paimon_magics.coordinator.protocol.errors import BrokeOffError, PausedError
+from paimon_magics.coordinator.protocol.errors import (
+    BrokeOffError,
+    NothingChangedError,
+    PausedError,
+)
 from paimon_magics.coordinator.runtime.threads import Runtime
 from paimon_magics.coordinator.runtime.work import Steps
 from paimon_magics.coordinator.service.definitions import Databases, Definitions
 from paimon_magics.coordinator.service.guards import Guard, LoneGuard
 from paimon_magics.coordinator.turns import Turn, Turns
-from paimon_magics.errors import CommitConflictError, TableDamagedError, UnknownNameError
+from paimon_magics.errors import TableDamagedError, UnknownNameError
 from paimon_magics.planning.commits.publications import Publication
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
@@ -112,9 +116,9 @@ class NameLocks:
             self._locks.remove(lock)
         names = ", ".join(sorted(name.lstrip("\0").replace("\0", ".") for name in lock.names))
         lock.granted.set_exception(
-            CommitConflictError(
+            NothingChangedError(
                 f"Other statements have been changing {names} for {self._wait_ms / 1000:.0f} s.",
-                hint="Nothing was changed. Run the statement again.",
+                "Run the statement again.",
             )
         )
 
