@@ -177,16 +177,16 @@ def test_row_changes_work_with_rowkind_field(shop: Session) -> None:
     shop.run(
         "CREATE TABLE forced (k INT NOT NULL, v STRING, rk STRING, PRIMARY KEY (k) NOT ENFORCED) "
         "TBLPROPERTIES ('bucket' = '1', 'rowkind.field' = 'rk');"
-        "INSERT INTO told " + given(range(5), "{k}, 'v{k}', '+I'")
+        "INSERT INTO forced " + given(range(5), "{k}, 'v{k}', '+I'")
     )
     assert shop.run("DELETE FROM forced WHERE v = 'v1'").rows_deleted == 1
-    assert shop.run("UPDATE told SET v = 'u', rk = '+U' WHERE k = 2").rows_updated == 1
+    assert shop.run("UPDATE forced SET v = 'u', rk = '+U' WHERE k = 2").rows_updated == 1
     shop.run(
-        "MERGE INTO told t USING (SELECT 3 AS k UNION ALL SELECT 4 UNION ALL SELECT 7) s "
+        "MERGE INTO forced t USING (SELECT 3 AS k UNION ALL SELECT 4 UNION ALL SELECT 7) s "
         "ON t.k = s.k WHEN MATCHED AND t.k = 3 THEN DELETE WHEN MATCHED THEN UPDATE SET v = 'm' "
         "WHEN NOT MATCHED THEN INSERT (k, v, rk) VALUES (s.k, 'n', '+I')"
     )
-    assert rows(shop, "told") == [
+    assert rows(shop, "forced") == [
         (0, "v0", "+I"), (2, "u", "+U"), (4, "m", "+I"), (7, "n", "+I"),
     ]  # fmt: skip
 
