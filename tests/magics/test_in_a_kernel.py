@@ -264,7 +264,9 @@ def test_attended_cell_needs_confirmation_to_remove_many_rows(kernel: Kernel) ->
     kernel.run("%paimon config confirm=False")
     kernel.run("%%paimon\nTRUNCATE TABLE days")
     kernel.run("%paimon config confirm=True")
-    kernel.run("%%paimon\nTRUNCATE TABLE days;\nDROP TABLE days")  # nothing is in it
+    kernel.run("%%paimon\nTRUNCATE TABLE days")  # nothing is in it
+    assert "removes 6 snapshots" in kernel.execute("%%paimon\nDROP TABLE days").error
+    kernel.run("%%paimon --yes\nDROP TABLE days")
 
 
 @MOSTLY_CLASSIC
