@@ -249,14 +249,16 @@ def _earliest(paimon: Any, manager: Any, store: Store) -> int | None:
 def _hinted_earliest(paimon: Any, manager: Any, store: Store) -> int | None:
     """The snapshot that the EARLIEST hint names; None if it does not exist."""
     text = b""
-    with contextlib.suppress(IsADirectoryError):  # it is only a hint
+    with contextlib.suppress(IsADirectoryError, NotADirectoryError):  # it is only a hint
         text = (store.read(f"{manager.snapshot_dir}/EARLIEST") or b"").strip()
     is_there = text.isdigit() and _read(paimon, manager, int(text)) is not None
     return int(text) if is_there else None
 
 
 def _stored(manager: Any, store: Store) -> list[int]:
-    return numbered(store.names(manager.snapshot_dir, "snapshot-"), "snapshot-")
+    with contextlib.suppress(NotADirectoryError):  # a file is in the folder's place
+        return numbered(store.names(manager.snapshot_dir, "snapshot-"), "snapshot-")
+    return []
 
 
 def _hinted(paimon: Any, manager: Any) -> Any:

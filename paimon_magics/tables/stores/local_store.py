@@ -87,9 +87,6 @@ _NO_HARD_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, er
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 _HAS_UNNAMED = hasattr(os, "O_TMPFILE") and os.path.isdir("/proc/self/fd")
 
-_ABSENT = (FileNotFoundError, NotADirectoryError)
-"""The errors of a path at which nothing is; a file may be in a folder's place."""
-
 
 class LocalStore:
     """The local disks. A file system without hard links is refused only at the first `create`."""
@@ -118,7 +115,7 @@ class LocalStore:
         """See `Store.read`."""
         try:
             return Path(_local(path)).read_bytes()
-        except _ABSENT:
+        except FileNotFoundError:
             return None
 
     def names(self, folder: str, prefix: str = "") -> list[str]:
@@ -126,7 +123,7 @@ class LocalStore:
         try:
             with os.scandir(_local(folder)) as entries:
                 return [e.name for e in entries if e.name.startswith(prefix) and not e.is_dir()]
-        except _ABSENT:
+        except FileNotFoundError:
             return []
 
     def delete(self, paths: Iterable[str]) -> None:
@@ -181,7 +178,7 @@ class LocalStore:
         try:
             with os.scandir(_local(folder)) as entries:
                 return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
-        except _ABSENT:
+        except FileNotFoundError:
             return []
 
     def move_folder(self, source: str, target: str) -> None:
