@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple, NoReturn
 
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive
@@ -82,6 +84,7 @@ class InsertEntry:
         bytes_max: int = REQUEST_BYTES_MAX,
     ) -> None:
         self._group = group
+        self._tables = group.known_tables
         self._coordinator = coordinator
         self._disk = disk
         self._bytes_max = bytes_max
@@ -89,22 +92,19 @@ class InsertEntry:
 
     def known(self, database: str, table: str) -> TableInfo | None:
         """A table, if it was loaded within the last second; else None."""
-        return self._group.known_tables.fresh(database, table)
+        return self._tables.fresh(database, table)
 
     async def load(self, database: str, table: str) -> TableInfo:
         """Load the table of that name."""
-        return await run_in_threadpool(self._group.known_tables.load, database, table)
+        return await run_in_threadpool(self._tables.load, database, table)
 
     async def table_info(self, name: TableName, seen: str | None = None) -> TableInfo:
-        """The table of that name, loaded again if the client has `seen` another version."""
-        return self._known_as(name, seen) or await self.load(name.database or "", name.table)
-
-    def _known_as(self, name: TableName, seen: str | None) -> TableInfo | None:
-        """A known table, unless the client has seen another version, for example since it has
-        changed the table itself."""
-        table_info = self.known(name.database or "", name.table)
-        is_other = table_info is not None and seen is not None and seen != table_info.version
-        return None if is_other else table_info
+        """The table of that name, loaded again if the client has `seen` another version, for
+        example since it has changed the table itself."""
+        table_info = self._tables.fresh(name.database or "", name.table)
+        if table_info is None or (seen is not None and seen != table_info.version):
+            return await self.load(name.database or "", name.table)
+        return table_info
 
     def problem(self, table_info: TableInfo) -> PaimonMagicsError | None:
         """Why no insert is accepted now: the warehouse is not in its place, the coordinator is
@@ -124,16 +124,18 @@ class InsertEntry:
 
     def check(self, table_info: TableInfo) -> None:
         """Raise the error of `problem`, and count it."""
-        match self.problem(table_info):
-            case None:
-                return
-            case PausedError() as error:
+        if (problem := self.problem(table_info)) is not None:
+            self._refuse(problem)
+
+    def _refuse(self, problem: PaimonMagicsError) -> NoReturn:
+        match problem:
+            case PausedError():
                 self.refused["paused"] += 1
-            case NoRoomError() as error:
+            case NoRoomError():
                 self.refused["no_room"] += 1
-            case error:
+            case _:
                 self.refused["stopped"] += 1
-        raise error
+        raise problem
 
     async def insert(
         self,
@@ -166,21 +168,30 @@ class InsertEntry:
         try:
             if table_info is None:
                 # Each coroutine costs a small insert as much as a check of one of its values.
-                table_info = self._known_as(request.table, request.seen)
-                table_info = table_info or await self.table_info(request.table, request.seen)
-                self.check(table_info)
-            check = self._stream if request.is_stream else _validated_json
+                name, seen = request.table, request.seen
+                table_info = self._tables.fresh(name.database or "", name.table)
+                if table_info is None or seen is not None:
+                    table_info = await self.table_info(name, seen)
+                if (problem := self.problem(table_info)) is not None:
+                    self._refuse(problem)
             body = request.body
-            if len(body) > _IN_LOOP_BYTES_MAX:  # it would delay other requests
-                validated = await run_in_threadpool(check, table_info, body)
+            check: Callable[[bytes], ValidatedInsert]
+            if request.is_stream:
+                check = partial(validated_stream, table_info, bytes_max=self._bytes_max)
             else:
-                validated = check(table_info, body)
+                check = table_info.validator.json
+            if len(body) > _IN_LOOP_BYTES_MAX:  # it would delay other requests
+                validated = await run_in_threadpool(check, body)
+            else:
+                validated = check(body)
             if table_info.changes_by_values or validated.format is Format.CHANGES:
                 name = table_info.name
                 check_right(request.principal, Scope.CHANGE, name.database or "", name.table)
         except StatementError as error:
             future.set_result(await self._repeated(request, error))
             return Mode.ASYNC
+        except MemoryError as error:
+            raise _no_memory() from error
         mode = mode_of(request.mode, table_info.mode)
         key, offset, _, digest = request.named
         user = request.user
@@ -200,9 +211,6 @@ class InsertEntry:
                         return answer
         raise error
 
-    def _stream(self, table_info: TableInfo, body: bytes) -> ValidatedInsert:
-        return validated_stream(table_info, body, self._bytes_max)
-
 
 async def _unless_gone(future: asyncio.Future[Answer], receive: Receive) -> Answer:
     leaving = asyncio.ensure_future(_gone(receive))
@@ -220,13 +228,6 @@ async def _unless_gone(future: asyncio.Future[Answer], receive: Receive) -> Answ
 async def _gone(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
-
-
-def _validated_json(table_info: TableInfo, body: bytes) -> ValidatedInsert:
-    try:
-        return table_info.validator.json(body)
-    except MemoryError as error:
-        raise _no_memory() from error
 
 
 def validated_stream(

@@ -85,10 +85,9 @@ class _Stream:
         self._mode = socket.query_params.get("group_commit")
         self._principal = principal_in(socket.scope)
         self._user = sender_of(self._principal, header_bytes(socket, "paimon-user"))
-        # The window keeps a client from filling this process's memory.
-        self._room = asyncio.Semaphore(WINDOW)
         self._under_way: deque[tuple[int, asyncio.Future[Answer]]] = deque()
         self._more = asyncio.Event()
+        self._fewer = asyncio.Event()
         self._ended = False
 
     async def serve(self) -> None:
@@ -114,27 +113,30 @@ class _Stream:
             message = await self._receive()
             if message["type"] == "websocket.disconnect":
                 return
-            await self._room.acquire()
+            # The window keeps a client from filling this process's memory. A semaphore would cost
+            # each message a coroutine.
+            while len(self._under_way) >= WINDOW:
+                self._fewer.clear()
+                await self._fewer.wait()
             offset, self._offset = self._offset, self._offset + 1
             future: asyncio.Future[Answer] = loop.create_future()
             self._under_way.append((offset, future))
             self._more.set()
             try:
-                await self._insert(message, offset, future)
+                await self._entry.hand_over(self._request(message, offset), future)
             except Exception as error:
                 if not future.done():
                     future.set_exception(error)
                 return
 
-    async def _insert(self, message: Any, offset: int, future: asyncio.Future[Answer]) -> None:
+    def _request(self, message: Any, offset: int) -> InsertRequest:
         text, content = message.get("text"), message.get("bytes")
         body, is_stream = (content, True) if text is None else (text.encode(), False)
         named = NAMELESS
         if self._channel is not None:
             named = named_by(None, self._channel, offset).of(body, is_stream=is_stream)
         principal, user, mode = self._principal, self._user, self._mode
-        sent = InsertRequest(self._table, body, is_stream, mode, named, principal, user)
-        await self._entry.hand_over(sent, future)
+        return InsertRequest(self._table, body, is_stream, mode, named, principal, user)
 
     async def _answer(self) -> None:
         """Send the answers in order, all that are ready in one message."""
@@ -151,12 +153,12 @@ class _Stream:
                 await future
             while self._under_way and self._under_way[0][1].done() and not refused:
                 offset, future = self._under_way.popleft()
-                self._room.release()
                 if (error := future.exception()) is None:
                     text, refused = _answer_text(offset, future.result())
                 else:
                     text, refused = await self._refusal_text(offset, error), True
                 texts.append(text)
+            self._fewer.set()
             await self._socket.send_text(f"[{', '.join(texts)}]")
             if refused:
                 with contextlib.suppress(RuntimeError):
