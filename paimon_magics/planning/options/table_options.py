@@ -80,6 +80,12 @@ DEPRECATED_KEYS = {
     "blob.stored-descriptor-fields": "blob-descriptor-field",
 }
 
+OLDER_KEYS: dict[str, tuple[str, ...]] = {
+    key: tuple(older for older, newer in DEPRECATED_KEYS.items() if newer == key)
+    for key in DEPRECATED_KEYS.values()
+}
+"""The older names of options that were renamed, by their name of today."""
+
 # (key, type or the choices, default, in_reads, purpose[, FIXED])
 _Row = (
     tuple[str, OptionType | tuple[str, ...], str | None, str, str]

@@ -79,6 +79,7 @@ class InsertValidator:
         is_exact = any(contains_type(column.type, "DECIMAL") for column in schema.columns)
         self._value = exact_json_value if is_exact else json_value
         self._plans: dict[tuple[str, ...] | None, StatementColumns] = {}
+        self._changes_allowed: set[bool] = set()  # by whether they update
 
     def json(self, body: bytes) -> ValidatedInsert:
         """Check a JSON request: `{columns?, rows}`, a change of rows (`key_changes`), or
@@ -138,7 +139,10 @@ class InsertValidator:
 
     def _check_change(self, statement: Any) -> int:
         """The number of keys of a change of rows. Raises errors of ours unless it fits."""
-        check_takes_change(self.name, self.schema, updates="update" in statement)
+        updates = "update" in statement
+        if updates not in self._changes_allowed:
+            check_takes_change(self.name, self.schema, updates=updates)
+            self._changes_allowed.add(updates)
         return key_change(self.name, self.schema, statement).rows
 
     def _check(self, statement: Any) -> int:
