@@ -140,6 +140,7 @@ class Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app,
+                interface="asgi3",  # else a callable that is no coroutine counts as ASGI 2
                 http=self._connection,
                 ws=_Stream,
                 log_config=None,  # its records go to the process's log
