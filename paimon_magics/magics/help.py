@@ -239,6 +239,28 @@ STATEMENTS = (
     ),
     StatementHelp("DROP VIEW", "remove a view", ("DROP VIEW [IF EXISTS] v",)),
     StatementHelp(
+        "CREATE FUNCTION",
+        "name an expression for all users",
+        (
+            "CREATE [OR REPLACE] FUNCTION [IF NOT EXISTS] f([p type [DEFAULT e] [COMMENT 's'], …]) "
+            "[RETURNS type] [COMMENT 's'] RETURN expression",
+        ),
+    ),
+    StatementHelp("DROP FUNCTION", "remove a function", ("DROP FUNCTION [IF EXISTS] f",)),
+    StatementHelp(
+        "DESCRIBE FUNCTION",
+        "show a function's parameters and result",
+        ("DESCRIBE FUNCTION [EXTENDED] f",),
+    ),
+    StatementHelp(
+        "SHOW FUNCTIONS",
+        "list functions",
+        (
+            "SHOW FUNCTIONS [IN db] [LIKE 'pattern']",
+            "SHOW USER | SYSTEM | ALL FUNCTIONS [IN db] [LIKE 'pattern']",
+        ),
+    ),
+    StatementHelp(
         "CREATE TEMPORARY VIEW",
         "name a query for this Spark session",
         ("CREATE [OR REPLACE] TEMPORARY VIEW v AS query",),
@@ -252,17 +274,20 @@ STATEMENTS = (
 """The statements that are offered. Anything else goes to Spark, if it names no Paimon table."""
 
 PROCEDURE_PURPOSES = {
+    "alter_function": "change a function that the catalog keeps, by a change in JSON",
     "alter_view_dialect": "keep a view's text for another engine, change or drop it",
     "clear_consumers": "forget consumers, so that they keep no snapshots any more",
     "compact": "merge the files of a table, or of partitions of it",
     "compact_database": "compact each table of a database",
     "compact_manifest": "merge a table's manifests",
     "copy": "copy a table's files into another table",
+    "create_function": "keep a function without definitions, which alter_function adds",
     "create_branch": "begin a branch, at a tag or empty",
     "create_tag": "keep a snapshot under a name",
     "create_tag_from_timestamp": "keep the first snapshot since a time under a name",
     "delete_branch": "remove a branch with its snapshots",
     "delete_tag": "remove tags; their snapshots may expire then",
+    "drop_function": "remove a function that the catalog keeps",
     "expire_changelogs": "remove changelogs that outlived their snapshots",
     "expire_partitions": "drop partitions that are older than a time",
     "expire_snapshots": "remove old snapshots, with the files that only they need",

@@ -115,7 +115,9 @@ class NameOffers:
             case wants.Fields(relations, path):
                 return matching(typed, self._fields(relations, path))
             case wants.Functions():
-                names = (Offer(f"{name}(", "function") for name in FUNCTIONS if typed)
+                of_catalog = () if self._known is None else self._known.functions(self._database)
+                called = (*map(spelled, of_catalog), *FUNCTIONS)
+                names = (Offer(f"{name}(", "function") for name in called if typed)
                 return matching(typed, names)
             case wants.Partitions(table):
                 return matching(typed, self._partitions(table))

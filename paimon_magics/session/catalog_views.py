@@ -1,5 +1,5 @@
-"""Views that the catalog keeps: a coordinator's store for a warehouse in a file system, a REST
-catalog's server for its own. Their texts are written in the dialect of an engine.
+"""Views and functions that the catalog keeps: a coordinator's store for a warehouse in a file
+system, a REST catalog's server for its own. Their texts are written in the dialect of an engine.
 
 Nobody is asked about a database of a file system without a mark: nothing is kept for it.
 """
@@ -12,9 +12,10 @@ from typing import Any
 
 from paimon_magics.coordinator.client.stored_views import StoredViews, refusal
 from paimon_magics.errors import PaimonMagicsError, UnsupportedStatementError
-from paimon_magics.planning.schemas.table_schema import TableSchema
+from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.session.connection import Connection
 from paimon_magics.statements.clauses.names import table_text
+from paimon_magics.statements.data_types import DataType
 from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.statement import Query, TableName
 from paimon_magics.tables.catalog.marks import database_mark
@@ -66,6 +67,51 @@ class CatalogView:
         )
 
 
+CONTAINS_SQL = "spark.sql-function.contains-sql"
+DETERMINISTIC = "spark.sql-function.deterministic"
+IS_QUERY = "spark.sql-function.is-query"
+"""Options of functions that Paimon's connector writes. Source: `SQLFunctionConverter`."""
+
+SPARK_SETTING = "sqlConfig."
+"""What precedes the settings of Spark among a function's options: those where it was made. Source:
+Spark's `UserDefinedFunction`."""
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogFunction:
+    """A function by its full name. `definitions` are documents (`FunctionDefinition`) by the names
+    of engines."""
+
+    name: TableName
+    parameters: tuple[Column, ...]
+    returns: DataType | None
+    definitions: Mapping[str, Mapping[str, Any]]
+    is_deterministic: bool
+    comment: str | None
+    options: Mapping[str, str]
+
+    @property
+    def body(self) -> str:
+        """Its expression or query in Spark's SQL. Raises UnsupportedStatementError if Spark has no
+        definition, or one in another language."""
+        definition = self.definitions.get(DIALECT) or {}
+        kind = definition.get("type")
+        if kind == "sql" and self.returns is not None:
+            return str(definition.get("definition") or "")
+        if kind in ("lambda", "file"):
+            reason = f"its definition is of the type {kind}, whose Java only Paimon's engines run"
+        elif kind == "sql":
+            reason = "its definition names no type for its value"
+        else:
+            others = ", ".join(f"`{engine}`" for engine in sorted(self.definitions))
+            reason = f"it has a definition for {others} only" if others else "it has no definition"
+        raise UnsupportedStatementError(
+            f"The function `{self.name}` can't be called here: {reason}.",
+            hint=f"CREATE OR REPLACE FUNCTION {table_text(self.name)}(x INT) RETURNS INT RETURN … "
+            "defines it in SQL.",
+        )
+
+
 def stored_views(connection: Connection) -> StoredViews | None:
     """The views of the connection's catalog; None if it can't keep any."""
     catalog = connection.catalog
@@ -99,6 +145,23 @@ def view_of(name: TableName, document: Mapping[str, Any]) -> CatalogView:
         str(schema.get("query") or ""),
         dict(schema.get("dialects") or {}),
         str(document.get("owner") or ""),
+    )
+
+
+def function_of(name: TableName, document: Mapping[str, Any]) -> CatalogFunction:
+    """The function in a `GetFunctionResponse`."""
+    parameters, returned = (
+        schema_from_document({"fields": document.get(key) or []}).columns
+        for key in ("inputParams", "returnParams")
+    )
+    return CatalogFunction(
+        name,
+        parameters,
+        returned[0].type if returned else None,
+        dict(document.get("definitions") or {}),
+        document.get("deterministic") is not False,
+        document.get("comment"),
+        dict(document.get("options") or {}),
     )
 
 

@@ -20,7 +20,7 @@ from paimon_magics.session.row_changes.merge import run_merge
 from paimon_magics.session.row_changes.previews import preview_merge
 from paimon_magics.session.scope import StatementScope, statement_scope
 from paimon_magics.session.settings_checks import check_statement
-from paimon_magics.session.statements.ordering import in_order
+from paimon_magics.session.statements.handler import in_order
 from paimon_magics.session.writes.exactness import check_own_rows
 from paimon_magics.session.writes.merged_schemas import merge_rules_of
 from paimon_magics.statements.clauses.names import quoted, table_text

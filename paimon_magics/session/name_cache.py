@@ -67,13 +67,16 @@ class KnownTag:
 
 
 class Views(Protocol):
-    """The views of the catalog."""
+    """The views and functions of the catalog."""
 
     def list_views(self, database: str) -> list[str]:
         """Their names in a database."""
 
     def find_view(self, name: TableName) -> CatalogView | None:
         """The view of that name, with its columns."""
+
+    def list_functions(self, database: str) -> list[str]:
+        """The names of the functions in a database."""
 
 
 @dataclass
@@ -117,6 +120,14 @@ class KnownNames:
             return tuple(sorted({*catalog.list_tables(database), *views}))
 
         return self._get(("tables", database), read) or ()
+
+    def functions(self, database: str) -> tuple[str, ...]:
+        """The functions of a database that the catalog keeps, in order."""
+        views = self._views
+        if views is None:
+            return ()
+        key = ("functions", database)
+        return self._get(key, lambda _: tuple(views.list_functions(database))) or ()
 
     def table(self, name: TableName) -> KnownTable | None:
         """The columns of a table or view; None while they are unknown. `name` includes its

@@ -26,7 +26,9 @@ from paimon_magics.errors import (
 from paimon_magics.planning.commits.requests import Transaction
 from paimon_magics.planning.reads.spark_settings import PAIMON_PREFIX, REFUSED
 from paimon_magics.session.catalog_views import (
+    CatalogFunction,
     CatalogView,
+    function_of,
     may_have_definitions,
     stored_views,
     view_of,
@@ -272,6 +274,28 @@ class StatementScope:
         if definitions is None or not may_have_definitions(self.connection, database):
             return []
         return definitions.names(database)
+
+    def find_function(self, name: TableName) -> CatalogFunction | None:
+        """The catalog's function of that full name; None if there is none, or if the catalog's
+        server has no functions. Raises SetupError if nobody answers who keeps it."""
+        stored, database = self.stored_views, name.database or ""
+        if stored is None or not may_have_definitions(self.connection, database):
+            return None
+        try:
+            document = stored.functions.find(name)
+        except UnsupportedStatementError:
+            return None
+        return None if document is None else function_of(name, document)
+
+    def list_functions(self, database: str) -> list[str]:
+        """The catalog's functions in a database that the user may see."""
+        stored = self.stored_views
+        if stored is None or not may_have_definitions(self.connection, database):
+            return []
+        try:
+            return stored.functions.names(database)
+        except UnsupportedStatementError:
+            return []
 
     def manifests(self, table: Table | StoredTable) -> ManifestCache:
         """The manifests of the table, as far as they were read before."""

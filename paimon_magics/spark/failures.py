@@ -80,6 +80,8 @@ _HINTS = {
     "12:00:00'.",
     "INVALID_INLINE_TABLE": "Put each row in parentheses, with the same columns in all rows: "
     "VALUES (1, 'tea'), (2, 'milk').",
+    "INVALID_INLINE_TABLE.CANNOT_EVALUATE_EXPRESSION_IN_INLINE_TABLE": "VALUES takes no functions "
+    "of your own and no queries. Write SELECT f(1), 'tea' UNION ALL SELECT f(2), 'milk'.",
     "NUM_COLUMNS_MISMATCH": "Name the columns on both sides instead of `*`.",
     "SCALAR_SUBQUERY_TOO_MANY_ROWS": "Make the subquery return one row: use max(column) or another "
     "aggregate, or a condition.",
@@ -167,7 +169,8 @@ def translate(
         return unread
     if is_analysis:
         message, hint = _advised(message)
-        hint = _list_hint(kind, parameters, statement, position) or _HINTS.get(kind) or hint
+        known = _HINTS.get(condition) or _HINTS.get(kind)
+        hint = _list_hint(kind, parameters, statement, position) or known or hint
         return StatementError(message, hint=hint or _CORRECT, **place)
     missing = _MISSING_PACKAGE.search(str(error))
     if missing is not None:

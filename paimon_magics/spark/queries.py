@@ -174,6 +174,14 @@ def kind_in_spark(spark: SparkSession, parts: Sequence[str]) -> Literal["table",
     return "table"
 
 
+def function_exists(spark: SparkSession, parts: Sequence[str]) -> bool:
+    """Whether Spark itself has a function of that name."""
+    try:
+        return bool(spark.catalog.functionExists(".".join(quoted(part) for part in parts)))
+    except Exception:
+        return False  # a name that no catalog of Spark's can have
+
+
 def has_own_catalog(spark: SparkSession, name: str | None) -> bool:
     """Whether Spark has a catalog plug-in (in Java, such as Paimon's connector) as the catalog
     `name`, or as the current catalog for None. The plug-in then owns the names in that catalog."""

@@ -1,4 +1,5 @@
-"""The temporary views by which Spark's SQL refers to the frames that we make.
+"""The temporary views by which Spark's SQL refers to the frames that we make, and the temporary
+functions by which it calls those of the catalog.
 
 A view of a table at one snapshot is cached, because recreating frame and view costs Spark more than
 all our work for a query. The least recently used views leave the cache. Their names begin with
@@ -17,10 +18,15 @@ from collections import OrderedDict, deque
 from collections.abc import Hashable, Iterable
 from contextlib import suppress
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from paimon_magics.spark.jvm import is_connect
+from paimon_magics.statements.clauses.names import quoted
+
+FUNCTION_SETTINGS = ("spark.sql.ansi.enabled", "spark.sql.session.timeZone")
+"""Settings of Spark that a function keeps from where it was made."""
 
 _PREFIX = "paimon_magics_"
 _numbers = itertools.count(1)
@@ -33,6 +39,22 @@ def temporary_views(spark: SparkSession) -> list[str]:
         for table in spark.catalog.listTables()
         if table.isTemporary and not table.name.startswith(_PREFIX)
     )
+
+
+def user_functions(spark: SparkSession) -> list[str]:
+    """The user's own functions as Spark names them, sorted: those of the catalog, which have a dot
+    in their only part, are left out."""
+    names = (row[0] for row in spark.sql("SHOW USER FUNCTIONS").collect())
+    qualifier = f"{spark.catalog.currentCatalog()}."
+    return sorted(name for name in names if "." not in name or name.startswith(qualifier))
+
+
+def is_own_function(spark: SparkSession, name: str) -> bool:
+    """Whether `name`, of one part, is a function that Spark has built in, or a temporary one."""
+    try:
+        return spark.catalog.getFunction(quoted(name)).isTemporary
+    except AnalysisException:
+        return False
 
 
 class _View:
@@ -58,7 +80,8 @@ class Views:
         self._kept_max = kept_max
         self._kept: OrderedDict[Hashable, _View] = OrderedDict()
         self._current = _Current()
-        self._lock = threading.Lock()  # of `_kept`
+        self._functions: dict[tuple[str, str, tuple[str | None, ...]], str] = {}
+        self._lock = threading.Lock()  # of `_kept` and `_functions`
         self._there: weakref.WeakValueDictionary[str, _View] = weakref.WeakValueDictionary()
         # Filled while Python collects garbage, when no request may be sent.
         self._unneeded: deque[str] = deque()
@@ -110,8 +133,30 @@ class Views:
         self._current.views.clear()
         self._drop_unneeded()
 
+    def function(self, name: str, definition: str) -> str:
+        """The name of a temporary function with that definition, which is what CREATE FUNCTION has
+        behind the name. It stays until `close`: Spark Connect looks it up each time that a frame
+        runs. Another definition of a name gets another function. Raises errors of Spark's.
+
+        Source: Spark keeps these settings with a function (`UserDefinedFunction`).
+        """
+        settings = tuple(self._spark.conf.get(key) for key in FUNCTION_SETTINGS)
+        with self._lock:
+            known = self._functions.get((name, definition, settings))
+            number = 1
+            while known is None:
+                free = name if number == 1 else f"{name} ({number})"
+                try:
+                    self._spark.sql(f"CREATE TEMPORARY FUNCTION {quoted(free)}{definition}")
+                    known = self._functions[(name, definition, settings)] = free
+                except AnalysisException as error:
+                    if not (error.getCondition() or "").startswith("ROUTINE_ALREADY_EXISTS"):
+                        raise
+                    number += 1
+            return known
+
     def close(self) -> None:
-        """Drop every view."""
+        """Drop every view and function."""
         names = [*self._there, *self._unneeded]
         self._kept.clear()
         self._current.views.clear()
@@ -119,6 +164,8 @@ class Views:
         with suppress(Exception):  # Spark may have been stopped: then all of them are gone
             for name in names:
                 self._spark.catalog.dropTempView(name)
+            for name in self._functions.values():
+                self._spark.sql(f"DROP TEMPORARY FUNCTION IF EXISTS {quoted(name)}")
 
     def _create(self, frame: DataFrame) -> _View:
         name = f"{_PREFIX}{next(_numbers)}"

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from paimon_magics.statements.statement import QueryText, StatementText, TableName
+from paimon_magics.statements.data_types import DataType
+from paimon_magics.statements.statement import (
+    QueryText,
+    StatementText,
+    TableName,
+    TextRange,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,3 +84,61 @@ class DropView(StatementText):
     name: TableName
     name_position: int
     if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionParameter:
+    """A parameter of CREATE FUNCTION; `default` is the text of an expression."""
+
+    name: str
+    type: DataType
+    default: str | None = None
+    comment: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CreateFunction(StatementText):
+    """CREATE [OR REPLACE] FUNCTION name (parameters) … RETURN body, an expression or a query.
+
+    `head` is the text up to the name's end. `refusal` is the clause that no catalog of Paimon's can
+    keep for Spark, None without one: such a statement is for Spark's own catalog alone.
+    """
+
+    name: TableName
+    name_position: int
+    head: TextRange
+    parameters: tuple[FunctionParameter, ...]
+    returns: DataType | None
+    body: TextRange
+    is_query: bool
+    comment: str | None = None
+    or_replace: bool = False
+    if_not_exists: bool = False
+    refusal: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DropFunction(StatementText):
+    """DROP FUNCTION [IF EXISTS]."""
+
+    name: TableName
+    name_position: int
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeFunction(StatementText):
+    """DESCRIBE FUNCTION [EXTENDED]."""
+
+    name: TableName
+    name_position: int
+    is_extended: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ShowFunctions(StatementText):
+    """SHOW [USER|SYSTEM|ALL] FUNCTIONS; `kind` is the word, ALL without one."""
+
+    kind: str
+    database: str | None = None
+    pattern: str | None = None

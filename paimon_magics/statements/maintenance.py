@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
+
+from paimon_magics.errors import InvalidValueError, UnsupportedStatementError
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +117,92 @@ class AlterViewDialect:
     query: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class DefineFunction:
+    """`sys.create_function`: keep a function without definitions, which `sys.alter_function` adds.
+    Parameters and results are documents (`DataField`)."""
+
+    function: str
+    parameters: tuple[Mapping[str, Any], ...]
+    results: tuple[Mapping[str, Any], ...]
+    is_deterministic: bool
+    comment: str | None
+    options: tuple[tuple[str, str], ...]
+
+    def document(self) -> dict[str, Any]:
+        """The members of a `CreateFunctionRequest`."""
+        return {
+            "inputParams": list(self.parameters),
+            "returnParams": list(self.results),
+            "deterministic": self.is_deterministic,
+            "definitions": {},
+            "comment": self.comment,
+            "options": dict(self.options),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeFunction:
+    """`sys.alter_function`: make a change, which is a document (`FunctionChange`)."""
+
+    function: str
+    change: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveFunction:
+    """`sys.drop_function`: drop a function, whatever its definitions are."""
+
+    function: str
+
+
+def json_objects(text: str, parameter: str) -> tuple[dict[str, Any], ...]:
+    """The objects in a JSON array, the value of a `parameter`; none for a blank text. Raises
+    InvalidValueError for another text."""
+    try:
+        documents = json.loads(text) if text.strip() else []
+    except ValueError:
+        documents = None
+    if not isinstance(documents, list) or not all(isinstance(each, dict) for each in documents):
+        raise _no_json(parameter, text)
+    return tuple(documents)
+
+
+def _no_json(parameter: str, text: str) -> InvalidValueError:
+    return InvalidValueError(
+        f"`{parameter}` is no JSON of that form: {text}",
+        hint='Write fields as [{"id": 0, "name": "x", "type": "INT"}], and a change as '
+        '{"action": "updateComment", "comment": "…"}.',
+    )
+
+
+def function_change(function: str, change: str) -> ChangeFunction:
+    """The change of `sys.alter_function`. Raises InvalidValueError for a text that is none,
+    UnsupportedStatementError for a definition in another language than SQL."""
+    documents = json_objects(f"[{change}]", "change")
+    if len(documents) != 1:
+        raise _no_json("change", change)
+    (document,) = documents
+    definition = document.get("definition")
+    kind = definition.get("type") if isinstance(definition, dict) else "sql"
+    if kind != "sql":
+        raise UnsupportedStatementError(
+            f"A definition of the type {kind} is not offered here: it is Java, which Paimon's "
+            "connector compiles and loads into Spark.",
+            hint="CREATE FUNCTION f(x INT) RETURNS INT RETURN x + 1 keeps a function in SQL.",
+        )
+    return ChangeFunction(function.strip(), document)
+
+
 DatabaseMaintenance = (
-    CompactDatabase | CopyTable | MigrateTable | MigrateDatabase | AlterViewDialect
+    CompactDatabase
+    | CopyTable
+    | MigrateTable
+    | MigrateDatabase
+    | AlterViewDialect
+    | DefineFunction
+    | ChangeFunction
+    | RemoveFunction
 )
 """What a CALL can ask for on several tables, or on none of Paimon's."""
 
@@ -128,5 +217,8 @@ Maintenance = (
     | MigrateTable
     | MigrateDatabase
     | AlterViewDialect
+    | DefineFunction
+    | ChangeFunction
+    | RemoveFunction
 )
 """What a CALL can ask for besides changes of versions."""

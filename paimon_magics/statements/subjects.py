@@ -6,7 +6,15 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from paimon_magics.statements.copying import CopyIntoFiles, CopyIntoTable
-from paimon_magics.statements.definitions import AlterView, CreateView, DropView
+from paimon_magics.statements.definitions import (
+    AlterView,
+    CreateFunction,
+    CreateView,
+    DescribeFunction,
+    DropFunction,
+    DropView,
+    ShowFunctions,
+)
 from paimon_magics.statements.statement import (
     AlterDatabase,
     AnalyzeTable,
@@ -67,8 +75,33 @@ class Subject:
         return () if self.query is None else tuple(r.name for r in self.query.references)
 
 
+_WithoutTable = (
+    AlterDatabase
+    | Call
+    | ChangeGrants
+    | CreateDatabase
+    | CreateFunction
+    | DescribeDatabase
+    | DescribeFunction
+    | DropDatabase
+    | DropFunction
+    | PassThrough
+    | ShowCurrent
+    | ShowDatabases
+    | ShowFunctions
+    | ShowGrants
+    | ShowProcedures
+    | ShowTableExtended
+    | ShowTables
+    | ShowViews
+    | UseDatabase
+)
+
+
 def subject_of(statement: Statement) -> Subject:
     """Return the statement's subject. EXPLAIN has none, because it runs no statement."""
+    if isinstance(statement, _WithoutTable):
+        return Subject()
     match statement:
         case Query(query=query) | CreateTemporaryView(query=query) | CopyIntoFiles(query=query):
             return Subject(query=query)
@@ -106,24 +139,7 @@ def subject_of(statement: Statement) -> Subject:
             | RefreshTable(name=name)
         ):
             return Subject(name, only_tells=True)
-        case (
-            AlterDatabase()
-            | Call()
-            | ChangeGrants()
-            | CreateDatabase()
-            | DescribeDatabase()
-            | DropDatabase()
-            | Explain()
-            | PassThrough()
-            | ShowDatabases()
-            | ShowGrants()
-            | ShowTableExtended()
-            | ShowTables()
-            | ShowViews()
-            | ShowProcedures()
-            | ShowCurrent()
-            | UseDatabase()
-        ):
+        case Explain():
             return Subject()
         case _:
             assert_never(statement)
@@ -150,6 +166,10 @@ Statement = (
     | CreateView
     | AlterView
     | DropView
+    | CreateFunction
+    | DropFunction
+    | DescribeFunction
+    | ShowFunctions
     | Insert
     | Delete
     | Update

@@ -23,7 +23,13 @@ from paimon_magics.session.reports.administration import Administration
 from paimon_magics.session.reports.surface import Reporting
 from paimon_magics.session.streams import Stream
 from paimon_magics.settings import Settings
-from paimon_magics.statements.definitions import AlterView, CreateView, DropView
+from paimon_magics.statements.definitions import (
+    AlterView,
+    CreateFunction,
+    CreateView,
+    DropFunction,
+    DropView,
+)
 from paimon_magics.statements.grammar import parsing
 from paimon_magics.statements.grammar.parsing import parse_cell, parse_statement
 from paimon_magics.statements.lexing.tokens import split_cell
@@ -171,9 +177,13 @@ def test_the_examples_of_statements_run(
     for example in examples(offered_and_refused()[0]):
         for statement, _ in split_cell(example):
             asks = ChangeGrants | ShowGrants | AlterDatabase | CreateView | AlterView | DropView
-            if isinstance(parse_statement(statement), asks):
+            if isinstance(parse_statement(statement), asks | CreateFunction | DropFunction):
                 refused = (SetupError, errors.UnsupportedStatementError)
                 with pytest.raises(refused, match="coordinator"):
+                    session.run(statement)
+                continue
+            if "with_tax" in statement:  # which the catalog could not keep
+                with pytest.raises(errors.PaimonMagicsError, match="with_tax"):
                     session.run(statement)
                 continue
             outcome = session.run(statement, PARAMETERS)

@@ -1,4 +1,4 @@
-"""The views that a catalog keeps, by the documents of Paimon's REST protocol.
+"""The views and functions that a catalog keeps, by the documents of Paimon's REST protocol.
 
 `ask` sends a request, with its path below the catalog's, and returns the answer's document. It
 raises UnknownNameError for a name that is missing or hidden (404), DefinedAlreadyError for one that
@@ -8,8 +8,8 @@ exists already (409), SetupError without the permission.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 from urllib.parse import quote
 
 from paimon_magics.errors import (
@@ -31,7 +31,7 @@ _ANSWERED = ("name", "id", "owner", "createdAt", "createdBy", "updatedAt", "upda
 
 
 class DefinedAlreadyError(StatementError):
-    """There is a view of that name, or a view has the dialect."""
+    """There is a view or function of that name, or it has the dialect or definition."""
 
 
 def refusal(status: int, message: str, resource: str) -> PaimonMagicsError:
@@ -51,9 +51,15 @@ def refusal(status: int, message: str, resource: str) -> PaimonMagicsError:
 
 @dataclass(frozen=True, slots=True)
 class StoredViews:
-    """The views of one catalog. Names have their databases."""
+    """The views of one catalog, or its functions. Names have their databases."""
 
     ask: Callable[[str, str, Document | None], Any]
+    kind: Literal["view", "function"] = "view"
+
+    @property
+    def functions(self) -> StoredViews:
+        """The functions of the same catalog."""
+        return replace(self, kind="function")
 
     def names(self, database: str) -> list[str]:
         """The names in a database that the user may see, in order. None are in a database that
@@ -63,8 +69,8 @@ class StoredViews:
         try:
             while True:
                 where = f"?pageToken={quote(token, safe='')}" if token else ""
-                answer = self.ask("GET", _folder(database) + where, None)
-                names += answer.get("views") or ()
+                answer = self.ask("GET", self._folder(database) + where, None)
+                names += answer.get(f"{self.kind}s") or ()
                 token = answer.get("nextPageToken") or ""
                 if not token:
                     return sorted(names)
@@ -72,18 +78,21 @@ class StoredViews:
             return sorted(names)
 
     def find(self, name: TableName) -> Document | None:
-        """The document of a view (`GetViewResponse`)."""
+        """The document of a view (`GetViewResponse`) or function (`GetFunctionResponse`)."""
         try:
-            document: Document = self.ask("GET", _path(name), None)
+            document: Document = self.ask("GET", self._path(name), None)
         except UnknownNameError:
             return None
         return document
 
     def create(self, name: TableName, schema: Document, *, replaces: bool = False) -> None:
-        """Create a view of a `ViewSchema`, or with `replaces` replace the view of that name."""
+        """Create a view of a `ViewSchema`, or a function of the members of a
+        `CreateFunctionRequest`; with `replaces` replace what has the name."""
         identifier = {"database": name.database, "object": name.table}
         body: Document = {"identifier": identifier, "schema": schema}
-        folder = _folder(name.database or "")
+        if self.kind == "function":
+            body = {"name": name.table} | schema
+        folder = self._folder(name.database or "")
         try:
             self.ask("POST", folder, body | ({"replace": True} if replaces else {}))
         except DefinedAlreadyError:
@@ -106,8 +115,8 @@ class StoredViews:
             raise
 
     def alter(self, name: TableName, changes: Sequence[Mapping[str, Any]]) -> None:
-        """Make all changes (`ViewChange`), or none."""
-        self.ask("POST", _path(name), {"changes": list(changes)})
+        """Make all changes (`ViewChange`, `FunctionChange`), or none."""
+        self.ask("POST", self._path(name), {"changes": list(changes)})
 
     def rename(self, name: TableName, new_name: TableName) -> None:
         """Give a view another name, also in another database."""
@@ -117,21 +126,19 @@ class StoredViews:
         self.ask("POST", "/views/rename", {"source": source, "destination": destination})
 
     def drop(self, name: TableName) -> None:
-        """Drop a view. Raises UnknownNameError if there is none."""
-        self.ask("DELETE", _path(name), None)
+        """Drop a view or function. Raises UnknownNameError if there is none."""
+        self.ask("DELETE", self._path(name), None)
 
+    def _folder(self, database: str) -> str:
+        return f"/databases/{_segment(database)}/{self.kind}s"
 
-def _folder(database: str) -> str:
-    return f"/databases/{_segment(database)}/views"
-
-
-def _path(name: TableName) -> str:
-    return f"{_folder(name.database or '')}/{_segment(name.table)}"
+    def _path(self, name: TableName) -> str:
+        return f"{self._folder(name.database or '')}/{_segment(name.table)}"
 
 
 def _segment(name: str) -> str:
     """A name as a segment of a path. Clients take `.` and `..` for folders, however they are
     encoded, and would name something else."""
     if name in (".", ".."):
-        raise UnknownNameError(f"No view or database can be named `{name}`.")
+        raise UnknownNameError(f"No view, function or database can be named `{name}`.")
     return quote(name, safe="")

@@ -25,12 +25,16 @@ from paimon_magics.statements.maintenance import (
     CompactManifest,
     CompactTable,
     CopyTable,
+    DefineFunction,
     Maintenance,
     MergeBranch,
     MigrateDatabase,
     MigrateTable,
+    RemoveFunction,
     RescaleBuckets,
     RewriteFileIndex,
+    function_change,
+    json_objects,
 )
 from paimon_magics.statements.removals import (
     ExpireChangelogs,
@@ -74,21 +78,12 @@ _GLOBAL_INDEX = (
     "Let Paimon's Spark connector do it. For faster look-ups set 'file-index.bloom-filter.columns' "
     f"and CALL {NAMESPACE}.rewrite_file_index(table => …).",
 )
-_FUNCTIONS = (
-    "sessions run no functions that a catalog keeps: those of the kinds lambda and file are Java, "
-    "which Paimon's connector compiles and loads into Spark",
-    "CREATE TEMPORARY FUNCTION f(x INT) RETURNS INT RETURN x + 1 makes one for this session.",
-)
-
 _REFUSED = {
-    "alter_function": _FUNCTIONS,
     "compact_chain_table": (
         "chain tables ('chain-table.enabled') are joined from branches by the connector alone",
         "Let Paimon's Spark connector do it. INSERT OVERWRITE of a partition does it by hand.",
     ),
-    "create_function": _FUNCTIONS,
     "create_global_index": _GLOBAL_INDEX,
-    "drop_function": _FUNCTIONS,
     "drop_global_index": _GLOBAL_INDEX,
     "materialize_deletion_vectors": (
         "released versions of Paimon have no such procedure",
@@ -486,6 +481,14 @@ def _alter_view_dialect(
     return change
 
 
+def _create_function(
+    function: str, inputs: str, results: str, fixed: bool, comment: str | None, options: str | None
+) -> Maintenance:
+    """Raises InvalidValueError for texts that are no fields or options."""
+    fields = json_objects(inputs, "inputParams"), json_objects(results, "returnParams")
+    return DefineFunction(function.strip(), *fields, fixed, comment, _options(options, None))
+
+
 def _mark_done(partitions: str) -> VersionChange:
     named = tuple(part.strip() for part in partitions.split(";") if part.strip())
     if not named:
@@ -571,6 +574,15 @@ _OFFERED = (
         "engine query",
         is_about_a_table=False,
     ),
+    _procedure(
+        "create_function",
+        _create_function,
+        "function inputParams returnParams",
+        "deterministic:true comment options",
+        is_about_a_table=False,
+    ),
+    _procedure("alter_function", function_change, "function change", is_about_a_table=False),
+    _procedure("drop_function", RemoveFunction, "function", is_about_a_table=False),
     _procedure("mark_partition_done", _mark_done, "partitions"),
     _procedure("repair_earliest_snapshot", RepairEarliestSnapshot, "snapshot_id:int"),
 )

@@ -131,7 +131,7 @@ write-max-writers-to-spill write.batch-memory write.batch-size
 PAIMON_WITHOUT_INFLUENCE: Mapping[str, str] = {
     "requiredSparkConfsCheck.enabled": "there is no connector whose settings are checked",
     "write.use-v2-write": "it chooses between two writers of the connector with the same rows",
-    "v1Function.enabled": "it is about functions of the catalog, which are not offered",
+    "v1Function.enabled": "functions of the catalog are always looked up",
     "vector-search.lateral-join.parallelism": "it is about vector search, which is not offered",
     **dict.fromkeys(
         (

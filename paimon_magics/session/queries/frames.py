@@ -22,9 +22,9 @@ from paimon_magics.session.connection import NamedView
 from paimon_magics.session.parameters import bind
 from paimon_magics.session.planned_work import Reads, made_of, note_reads, reads_of
 from paimon_magics.session.python_frames import spark_frame, spooled_rows
+from paimon_magics.session.queries.catalog_calls import with_spark_calls
 from paimon_magics.session.queries.file_relations import FileRelation, frame_of_files
 from paimon_magics.session.queries.inline_rows import with_types
-from paimon_magics.session.queries.newest_partitions import with_newest_partitions
 from paimon_magics.session.queries.planned_reads import (
     KnownRow,
     check_whole_changes,
@@ -542,7 +542,7 @@ def query_of_view(
     """The scope, the text and the query of a view, with those of the conditions of `reference` that
     the view's own table can meet."""
     inner = scope.within(view.name)
-    statement = with_newest_partitions(inner, view.parsed())
+    statement = with_spark_calls(inner, view.parsed())
     assert isinstance(statement, Query)
     query = statement.query
     plain = plain_query(statement.text, query)

@@ -37,7 +37,15 @@ from paimon_magics.spark.queries import (
 from paimon_magics.spark.rows import frame_without_rows
 from paimon_magics.spark.sessions import is_alive
 from paimon_magics.statements.clauses.names import named, text_literal
-from paimon_magics.statements.definitions import AlterView, CreateView, DropView
+from paimon_magics.statements.definitions import (
+    AlterView,
+    CreateFunction,
+    CreateView,
+    DescribeFunction,
+    DropFunction,
+    DropView,
+    ShowFunctions,
+)
 from paimon_magics.statements.dialects.alternatives import instead_of
 from paimon_magics.statements.grammar.calls import passed_procedure
 from paimon_magics.statements.grammar.parsing import parse_cell
@@ -321,6 +329,10 @@ def is_for_spark(scope: StatementScope, statement: Statement) -> bool:
             return True
         case CreateView():
             return _is_view_of_spark(scope, statement)
+        case CreateFunction(name=own) | DropFunction(name=own) | DescribeFunction(name=own):
+            return own.catalog not in (None, scope.settings.catalog_name)
+        case ShowFunctions(database=database):
+            return database is not None and not scope.catalog.database_exists(database)
         case _:
             name = subject_of(statement).table
             return name is not None and _is_sparks(scope, name)

@@ -40,6 +40,7 @@ from paimon_magics.session.statements.compaction import (
 )
 from paimon_magics.session.statements.confirmations import loss_of_change
 from paimon_magics.session.statements.definitions import dialect_lines, run_dialect_change
+from paimon_magics.session.statements.functions import function_lines, run_function_request
 from paimon_magics.session.statements.handler import Handler, Standing, no_preview
 from paimon_magics.session.statements.removals import (
     removal_lines,
@@ -72,14 +73,17 @@ from paimon_magics.spark.task_units import run_units
 from paimon_magics.statements.clauses.names import named
 from paimon_magics.statements.maintenance import (
     AlterViewDialect,
+    ChangeFunction,
     CompactDatabase,
     CompactManifest,
     CompactTable,
     CopyTable,
     DatabaseMaintenance,
+    DefineFunction,
     MergeBranch,
     MigrateDatabase,
     MigrateTable,
+    RemoveFunction,
     RescaleBuckets,
     RewriteFileIndex,
 )
@@ -486,6 +490,10 @@ _EXECUTORS: Mapping[type, _Executor] = {
     MergeBranch: _Executor(run_branch_merge, branch_merge_lines),
     CopyTable: _Executor(run_copy, copy_lines, loss_of_copy, copied_tables, tables=copied_tables),
     AlterViewDialect: _Executor(run_dialect_change, dialect_lines, tables=_no_table),
+    **{
+        kind: _Executor(run_function_request, function_lines, tables=_no_table)
+        for kind in (DefineFunction, ChangeFunction, RemoveFunction)
+    },
     # What they change is Spark's.
     MigrateTable: _Executor(run_migration, migration_lines, loss_of_migration, tables=_no_table),
     MigrateDatabase: _Executor(

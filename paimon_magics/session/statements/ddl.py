@@ -21,11 +21,11 @@ from paimon_magics.session.statements.handler import (
     Handler,
     done,
     harmed,
+    nothing_changed,
     position_of,
     taken_away,
     unconfirmed,
 )
-from paimon_magics.session.statements.ordering import nothing_changed
 from paimon_magics.session.writes.merged_schemas import harm_of_changes
 from paimon_magics.session.writes.outcomes import Replaced, rows_taken
 from paimon_magics.session.writes.partitions import (

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 
@@ -25,6 +25,7 @@ from paimon_magics.errors import (
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.session.catalog_views import DIALECT, CatalogView, view_of
 from paimon_magics.session.outcome import Outcome
+from paimon_magics.session.queries.catalog_calls import kept_calls
 from paimon_magics.session.queries.file_relations import FileRelation
 from paimon_magics.session.queries.frames import frame_of_its_query
 from paimon_magics.session.queries.resolution import GivenFrame, Meaning, SparkOwn, resolve
@@ -33,6 +34,7 @@ from paimon_magics.session.statements.compaction import ProcedureCall
 from paimon_magics.session.statements.handler import Handler, done
 from paimon_magics.spark.queries import is_temporary_view
 from paimon_magics.spark.types import columns_of
+from paimon_magics.spark.views import user_functions
 from paimon_magics.statements.clauses.names import (
     named,
     quoted,
@@ -89,29 +91,39 @@ def _dry_run(scope: StatementScope, statement: CreateView) -> str:
     return f"Would create the view `{planned.name}` with {count}."
 
 
-def definitions_of(scope: StatementScope, name: TableName) -> StoredViews:
-    """The views and functions of the catalog. Raises UnsupportedStatementError if it can't keep
+_FOR_THIS_SESSION = {
+    "view": "CREATE TEMPORARY VIEW names a query for this session.",
+    "function": "CREATE TEMPORARY FUNCTION f(x INT) RETURNS INT RETURN x + 1 makes one for this "
+    "session.",
+}
+"""What to do where the catalog keeps no views or functions."""
+
+
+def definitions_of(
+    scope: StatementScope, name: TableName, kind: Literal["view", "function"] = "view"
+) -> StoredViews:
+    """The views or functions of the catalog. Raises UnsupportedStatementError if it can't keep
     any, and for a name that can't be one's."""
     if name.branch is not None or name.system_table is not None:
         raise InvalidTableError(
-            f"`{name}` can't be the name of a view: `$` is for branches and system tables.",
+            f"`{name}` can't be the name of a {kind}: `$` is for branches and system tables.",
             hint="Choose a name without `$`.",
         )
     scope.catalog.require_database(name.database or "")
     if scope.stored_views is not None:
-        return scope.stored_views
+        return scope.stored_views if kind == "view" else scope.stored_views.functions
     catalog = scope.catalog.metastore
     if catalog == "filesystem":
         raise UnsupportedStatementError(
             f"`{name}` can't be kept: a warehouse in a file system has no place for views and "
             "functions. A coordinator's store keeps them, and this session commits in its own "
             "process.",
-            hint="Connect with coordinator='embedded' or the address of a coordinator. CREATE "
-            "TEMPORARY VIEW names a query for this session.",
+            hint="Connect with coordinator='embedded' or the address of a coordinator. "
+            f"{_FOR_THIS_SESSION[kind]}",
         )
     raise UnsupportedStatementError(
         f"`{name}` can't be kept: a {catalog} catalog has no place for views and functions.",
-        hint="CREATE TEMPORARY VIEW names a query for this session.",
+        hint=_FOR_THIS_SESSION[kind],
     )
 
 
@@ -429,7 +441,13 @@ def _full_names(
     UnsupportedStatementError for what others can't read by the view."""
     replacements: list[Replacement] = []
     tokens = query_tokens(text, query)
-    _check_functions(scope, text, tokens)
+    check_functions(scope, text, tokens, "A view")
+    within = query.range
+    replacements += [
+        (place, table_text(function.name))
+        for place, function in kept_calls(scope, text, scope.database)
+        if within.start <= place.start < within.end
+    ]
     for reference in query.references:
         with errors_located(text, reference.range.start):
             meaning = resolve(scope, reference, text)
@@ -448,20 +466,20 @@ def _full_names(
     return replacements
 
 
-def _check_functions(scope: StatementScope, text: str, tokens: Sequence[Token]) -> None:
+def check_functions(scope: StatementScope, text: str, tokens: Sequence[Token], what: str) -> None:
     """Raise UnsupportedStatementError for a function of this session, which others don't have."""
     called = {
         token.name.lower(): token
         for token, behind in pairwise(tokens)
         if token.kind in IDENTIFIER_KINDS and behind.text == "("
     }
-    for row in scope.spark.sql("SHOW USER FUNCTIONS").collect() if called else ():
-        token = called.get(row[0].rpartition(".")[2].lower())
+    for function in user_functions(scope.spark) if called else ():
+        token = called.get(function.rpartition(".")[2].lower())
         if token is not None:
             raise UnsupportedStatementError(
-                f"A view can't call `{token.name}`, a function of this session: others don't have "
+                f"{what} can't call `{token.name}`, a function of this session: others don't have "
                 "it.",
-                hint="Write its expression itself, or a view for its query.",
+                hint="Write its expression itself, or keep it by CREATE FUNCTION.",
                 statement=text,
                 position=token.start,
             )

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
-from paimon_magics.errors import UnconfirmedError, UnsupportedStatementError
+from paimon_magics.errors import PaimonMagicsError, UnconfirmedError, UnsupportedStatementError
+from paimon_magics.planning.writes.inserts import takes_small_inserts
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.row_changes.previews import ChangedRows
 from paimon_magics.session.scope import StatementScope
-from paimon_magics.session.statements.ordering import Changed, nothing_changed
 from paimon_magics.session.writes.merged_schemas import HarmReport
 from paimon_magics.session.writes.outcomes import Replaced, rows_back, rows_taken
+from paimon_magics.session.writes.small_inserts import flush_queue
 from paimon_magics.statements.statement import TableName
 from paimon_magics.statements.subjects import Statement
 from paimon_magics.statements.version_changes import Call
@@ -22,6 +25,17 @@ from paimon_magics.tables.table import Table
 
 CONFIRM = "begin the cell with %%paimon --yes, or give session.run confirm=True."
 SEE_PREVIEW = "%%paimon --preview shows the rows of each partition."
+_TOLD_SECONDS = 1.0
+
+
+Changed = Callable[[], Sequence[TableName]]
+"""Gives the tables whose rows a statement changes. DROP and RENAME come in order with small inserts
+by themselves (`Definitions`)."""
+
+
+def nothing_changed() -> Sequence[TableName]:
+    """The tables of a statement that changes no rows."""
+    return ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,3 +205,38 @@ def _awaited(scope: StatementScope, handler: Handler, planned: set[str]) -> list
     ours = (None, scope.settings.catalog_name)
     names = {str(scope.full_name(n)) for n in handler.needs if n.catalog in ours}
     return sorted(names & planned)
+
+
+# The order between a statement and the small inserts into the tables that it changes.
+
+
+@contextlib.contextmanager
+def in_order(scope: StatementScope, changed: Changed) -> Iterator[list[str]]:
+    """Run the body, a statement that is not a small insert, in order with them. Inserts that were
+    acknowledged before are made visible first, so that the statement sees them. Yields notes for
+    the statement's outcome: a long wait."""
+    notes: list[str] = []
+    if scope.committer.inserts() is None:
+        yield notes
+        return
+    for name in changed():
+        try:
+            table = scope.tables.load(scope.full_name(name))
+        except PaimonMagicsError:
+            continue  # the statement's own error is better
+        scope.connection.recent.forget(table.name)
+        if takes_small_inserts(table.schema) and table.name.branch is None:
+            notes += _loaded(scope, table.name)
+    yield notes
+
+
+def _loaded(scope: StatementScope, name: TableName) -> Iterator[str]:
+    """Make visible what was acknowledged. Yields a note if that took long."""
+    started = time.monotonic()
+    lsn, _ = flush_queue(scope, name)
+    seconds = time.monotonic() - started
+    if seconds >= _TOLD_SECONDS:
+        yield (
+            f"Waited {seconds:.1f} s until the small inserts of `{name}` up to record {lsn}, which "
+            "were acknowledged before, were loaded."
+        )

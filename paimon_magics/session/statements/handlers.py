@@ -17,7 +17,7 @@ from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.reads.predicates import condition_text
 from paimon_magics.planning.row_changes.merges import PlannedClause
 from paimon_magics.session.outcome import Outcome
-from paimon_magics.session.queries.newest_partitions import with_newest_partitions
+from paimon_magics.session.queries.catalog_calls import with_near_function, with_spark_calls
 from paimon_magics.session.queries.spark_calls import is_for_spark, pass_to_spark, passed_line
 from paimon_magics.session.row_changes.merge import PreparedMerge, prepare_merge, run_merge
 from paimon_magics.session.row_changes.previews import preview_merge
@@ -34,6 +34,7 @@ from paimon_magics.session.statements.copy_into import copy_handler
 from paimon_magics.session.statements.creation import create_table_handler
 from paimon_magics.session.statements.ddl import alter_table_handler, drop_table_handler
 from paimon_magics.session.statements.definitions import view_handler
+from paimon_magics.session.statements.functions import function_handler
 from paimon_magics.session.statements.handler import (
     CONFIRM,
     Handler,
@@ -41,12 +42,12 @@ from paimon_magics.session.statements.handler import (
     done,
     explained,
     explanation,
+    in_order,
     listing,
     position_of,
     unconfirmed,
     way_back,
 )
-from paimon_magics.session.statements.ordering import in_order
 from paimon_magics.session.statements.queries import create_view, query_handler, steps_text
 from paimon_magics.session.statements.rows import (
     insert_handler,
@@ -58,7 +59,15 @@ from paimon_magics.session.statements.tags_and_branches import alter_tags_handle
 from paimon_magics.session.writes.outcomes import rows_taken
 from paimon_magics.session.writes.prepare import distribution
 from paimon_magics.statements.copying import CopyIntoFiles, CopyIntoTable
-from paimon_magics.statements.definitions import AlterView, CreateView, DropView
+from paimon_magics.statements.definitions import (
+    AlterView,
+    CreateFunction,
+    CreateView,
+    DescribeFunction,
+    DropFunction,
+    DropView,
+    ShowFunctions,
+)
 from paimon_magics.statements.dialects.alternatives import refused
 from paimon_magics.statements.statement import (
     AlterDatabase,
@@ -118,11 +127,14 @@ def run_statement(
     wait: str | None = None,
 ) -> Outcome:
     """Run a statement; in Spark if it is about a table that only Spark has."""
-    if is_for_spark(scope, statement):
-        return pass_to_spark(scope, statement, parameters)
-    handler = handler_of(scope, statement, parameters, include_buffer=include_buffer, wait=wait)
-    with in_order(scope, handler.changed) as notes:
-        outcome = handler.run()
+    try:
+        if is_for_spark(scope, statement):
+            return pass_to_spark(scope, with_spark_calls(scope, statement), parameters)
+        handler = handler_of(scope, statement, parameters, include_buffer=include_buffer, wait=wait)
+        with in_order(scope, handler.changed) as notes:
+            outcome = handler.run()
+    except UnknownNameError as error:
+        raise with_near_function(scope, error) from error.__cause__
     outcome.notes = (*notes, *outcome.notes)
     return outcome
 
@@ -147,8 +159,8 @@ def handler_of(
     wait: str | None = None,
 ) -> Handler:
     """The handler of a statement, which is checked as by `check_statement`."""
-    if not isinstance(statement, CreateView | AlterView):  # it is computed when a view is read
-        statement = with_newest_partitions(scope, statement)
+    if not isinstance(statement, CreateView | AlterView | CreateFunction):  # where they are read
+        statement = with_spark_calls(scope, statement)
     check_statement(scope, statement)
     _check_no_view(scope, statement)
     if isinstance(statement, Shown):
@@ -172,6 +184,8 @@ def handler_of(
             return drop_table_handler(scope, statement)
         case CreateView() | AlterView() | DropView():
             return view_handler(scope, statement)
+        case CreateFunction() | DropFunction() | DescribeFunction() | ShowFunctions():
+            return function_handler(scope, statement)
         case AlterTable():
             return alter_table_handler(scope, statement, parameters)
         case AlterTags():

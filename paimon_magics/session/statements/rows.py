@@ -39,10 +39,10 @@ from paimon_magics.session.statements.handler import (
     CONFIRM,
     SEE_PREVIEW,
     Handler,
+    nothing_changed,
     taken_away,
     way_back,
 )
-from paimon_magics.session.statements.ordering import nothing_changed
 from paimon_magics.session.statements.queries import query_lines
 from paimon_magics.session.writes.merged_schemas import column_changes
 from paimon_magics.session.writes.outcomes import Replaced, replaced_by_insert, rows_taken

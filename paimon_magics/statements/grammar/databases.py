@@ -7,6 +7,7 @@ from paimon_magics.statements.clauses.properties import (
     read_properties,
     read_property_keys,
 )
+from paimon_magics.statements.definitions import ShowFunctions
 from paimon_magics.statements.grammar.calls import NAMESPACE
 from paimon_magics.statements.lexing.cursor import Cursor, RefusedHere
 from paimon_magics.statements.lexing.tokens import IDENTIFIER_KINDS
@@ -143,6 +144,16 @@ def read_show_views(cursor: Cursor) -> ShowViews:
         raise OtherCatalogError
     pattern = _pattern(cursor)
     return ShowViews(cursor.text, cursor.offset, database, pattern)
+
+
+def read_show_functions(cursor: Cursor) -> ShowFunctions:
+    """Read what follows SHOW [USER|SYSTEM|ALL] FUNCTIONS."""
+    first = cursor.tokens[1].upper
+    database = _database(cursor) if cursor.accept_any("FROM", "IN") else None
+    if cursor.peek().kind in IDENTIFIER_KINDS and not cursor.at("LIKE"):
+        raise OtherCatalogError  # SHOW FUNCTIONS name, an old form of Spark's
+    kind = "ALL" if first == "FUNCTIONS" else first
+    return ShowFunctions(cursor.text, cursor.offset, kind, database, _pattern(cursor))
 
 
 def read_show_procedures(cursor: Cursor) -> ShowProcedures:

@@ -24,7 +24,10 @@ from paimon_magics.statements.grammar.calls import read_call, read_show_tags
 from paimon_magics.statements.grammar.copying import read_copy
 from paimon_magics.statements.grammar.definitions import (
     read_alter_view,
+    read_create_function,
     read_create_view,
+    read_describe_function,
+    read_drop_function,
     read_drop_view,
 )
 from paimon_magics.statements.grammar.delete_update import read_delete, read_update
@@ -236,6 +239,8 @@ def _create(cursor: Cursor) -> Statement:
         return _create_table(cursor, or_replace=or_replace)
     if cursor.accept("VIEW"):
         return read_create_view(cursor, or_replace=or_replace)
+    if cursor.accept("FUNCTION"):
+        return read_create_function(cursor, or_replace=or_replace)
     if not or_replace and cursor.accept_any(*databases.DATABASE_WORDS):
         return databases.read_create_database(cursor)
     known = ("TABLE", "VIEW", "DATABASE", "SCHEMA", "NAMESPACE", "FUNCTION", "TEMPORARY", "INDEX")
@@ -303,6 +308,8 @@ def _drop(cursor: Cursor) -> Statement:
         return tables.read_drop_table(cursor)
     if cursor.accept("VIEW"):
         return read_drop_view(cursor)
+    if cursor.accept("FUNCTION"):
+        return read_drop_function(cursor)
     if cursor.accept_any(*databases.DATABASE_WORDS):
         return databases.read_drop_database(cursor)
     known = ("TABLE", "VIEW", "DATABASE", "SCHEMA", "NAMESPACE", "FUNCTION", "TEMPORARY", "INDEX")
@@ -327,6 +334,10 @@ _SHOW_READERS: dict[tuple[str, ...], Reader] = {
     ("TABLE", "EXTENDED"): databases.read_show_table_extended,
     ("VIEWS",): databases.read_show_views,
     ("PROCEDURES",): databases.read_show_procedures,
+    **{
+        (*kind, "FUNCTIONS"): databases.read_show_functions
+        for kind in ((), ("USER",), ("SYSTEM",), ("ALL",))
+    },
     ("CURRENT", "NAMESPACE"): databases.read_show_current,
     ("CURRENT", "DATABASE"): databases.read_show_current,
     ("CURRENT", "SCHEMA"): databases.read_show_current,
@@ -358,6 +369,9 @@ def _describe(cursor: Cursor) -> Statement:
         cursor.next()
         return databases.read_describe_database(cursor)
     is_kind = second.kind in IDENTIFIER_KINDS or second.kind == "string"
+    if cursor.at("FUNCTION") and second.kind in IDENTIFIER_KINDS:
+        cursor.next()
+        return read_describe_function(cursor)
     if cursor.at_any("FUNCTION", "QUERY", "CATALOG", "PROCEDURE") and is_kind:
         return pass_through(cursor)
     if cursor.at_any("SELECT", "WITH", "VALUES", "FROM") or cursor.at("("):

@@ -15,9 +15,12 @@ from paimon_magics.statements.clauses.names import quoted, text_literal
 from paimon_magics.statements.lexing.tokens import (
     CLOSING,
     IDENTIFIER_KINDS,
+    NOT_A_PATH,
     OPENING,
+    STATEMENT_WORDS,
     Token,
     tokenize,
+    word_set,
 )
 from paimon_magics.statements.statement import QueryText, TableReference, TextRange
 
@@ -237,6 +240,56 @@ def newest_partitions(text: str) -> tuple[NewestPartition, ...]:
         place = TextRange(tokens[first].start, tokens[end].end)
         calls.append(NewestPartition(place, None if argument is None else argument.value))
     return tuple(calls)
+
+
+# Calls of functions that the catalog may keep: `f(`, `db.f(`, `catalog.db.f(`.
+
+_BEFORE_CALL = word_set(
+    "SELECT DISTINCT ALL WHERE AND OR NOT ON HAVING BY WHEN THEN ELSE CASE BETWEEN IN LIKE ILIKE "
+    "RLIKE REGEXP RETURN LIMIT OFFSET DIV QUALIFY FROM ESCAPE DEFAULT"
+)
+_NO_CALL = NOT_A_PATH | STATEMENT_WORDS | _BEFORE_CALL
+
+
+def called_names(text: str) -> tuple[tuple[tuple[str, ...], TextRange], ...]:
+    """The names before brackets where an expression may stand: their parts, and their ranges. The
+    name of a function of the catalog may be in one pair of back-quotes, as Spark shows it."""
+    tokens = tokenize(text) if "(" in text else ()
+    calls = []
+    for at, token in enumerate(tokens[:-1]):
+        if token.kind not in IDENTIFIER_KINDS or tokens[at + 1].text != "(":
+            continue
+        first = at
+        while first >= 2 and tokens[first - 1].text == ".":
+            first -= 2
+        parts = tuple(each.name for each in tokens[first : at + 1 : 2])
+        is_word = first == at and token.kind == "word" and token.upper in _NO_CALL
+        if is_word or not _may_call(tokens, first) or _is_expression_name(tokens, at + 1):
+            continue
+        if len(parts) == 1 and token.kind == "quoted":
+            parts = tuple(parts[0].split("."))
+        calls.append((parts, TextRange(tokens[first].start, token.end)))
+    return tuple(calls)
+
+
+def _may_call(tokens: Sequence[Token], first: int) -> bool:
+    """Whether an expression may begin at a token."""
+    if not first:
+        return True
+    before = tokens[first - 1]
+    if before.kind in IDENTIFIER_KINDS:
+        return before.kind == "word" and before.upper in _BEFORE_CALL
+    return before.kind not in ("string", "number") and before.text not in (")", "]", ".", "::")
+
+
+def _is_expression_name(tokens: Sequence[Token], opening: int) -> bool:
+    """Whether the brackets list the columns of a common table expression: `AS (` is behind them."""
+    depth = 0
+    for at in range(opening, len(tokens)):
+        depth += (tokens[at].text in CLOSING.values()) - (tokens[at].text in CLOSING)
+        if not depth:
+            return [each.upper or each.text for each in tokens[at + 1 : at + 3]] == ["AS", "("]
+    return False
 
 
 # Columns that a table has but `*` does not show: the ids and sequence numbers of its rows, and

@@ -14,14 +14,17 @@ from paimon_magics.planning.commits.procedures import PROCEDURES, PlannedCall, p
 from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.maintenance import (
     AlterViewDialect,
+    ChangeFunction,
     CompactDatabase,
     CompactManifest,
     CompactTable,
     CopyTable,
+    DefineFunction,
     Maintenance,
     MergeBranch,
     MigrateDatabase,
     MigrateTable,
+    RemoveFunction,
     RescaleBuckets,
     RewriteFileIndex,
 )
@@ -140,6 +143,12 @@ OF_DATABASES: list[tuple[str, Maintenance]] = [
     ("sys.compact_database(excluding_tables => 'x')", CompactDatabase(excluding_tables="x")),
     ("sys.copy('d.a', 'b', ' ')", CopyTable("d.a", "b")),
     ("sys.alter_view_dialect('v', 'drop')", AlterViewDialect("v", "drop")),
+    (
+        """sys.create_function(' f', '[{"id": 0}]', ' ', false, 'c', 'k=v')""",
+        DefineFunction("f", ({"id": 0},), (), False, "c", (("k", "v"),)),
+    ),
+    ("""sys.alter_function('f', '{"action": "x"}')""", ChangeFunction("f", {"action": "x"})),
+    ("sys.drop_function(function => 'f')", RemoveFunction("f")),
     (
         "sys.alter_view_dialect('v', 'add', 'flink', 'SELECT 1')",
         AlterViewDialect("v", "add", "flink", "SELECT 1"),

@@ -234,7 +234,6 @@ def test_history_begins_after_a_gap(events: Session, warehouse: Path) -> None:
     ("call", "reason"),
     [
         ("repair('default.events')", "nothing to repair"),
-        ("create_function('f', '[]', '[]')", "functions that a catalog keeps"),
         ("create_global_index('events', 'k', 'btree')", "row ids"),
         ("refresh_object_table('events')", "Flink"),
     ],

@@ -432,7 +432,7 @@ def test_unsupported_statements_are_refused_by_name(text, kind, name):
         ("CACHE LAZY TABLE c AS SELECT * FROM shop.orders", ["c", "shop.orders"]),
         ("UNCACHE TABLE IF EXISTS orders", ["orders"]),
         ("MSCK REPAIR TABLE orders", ["orders"]),
-        ("SHOW FUNCTIONS", []),
+        ("SHOW FUNCTIONS upper", ["upper"]),
         ("SHOW CATALOGS", []),
         ("SHOW VIEWS IN global_temp", ["global_temp"]),
         ("SHOW PROCEDURES IN other", ["PROCEDURES", "other"]),
