@@ -64,7 +64,7 @@ from paimon_magics.statements.queries.rewriting import (
 )
 from paimon_magics.statements.statement import QueryText, TableName, TableReference, TextRange
 from paimon_magics.statements.subjects import subject_of
-from paimon_magics.statements.types.type_text import to_paimon
+from paimon_magics.tables.catalog.rest_documents import field_document
 from paimon_magics.tables.system_tables.describe import option_rows, type_text
 
 _COMMENT = "comment"  # the key by which Spark's SQL changes a comment
@@ -385,12 +385,7 @@ def _planned(
     _check_columns(name, [column.name for column in columns], listed, text)
     chosen = listed or tuple(ViewColumn(column.name) for column in columns)
     fields = [
-        {
-            "id": number,
-            "name": shown.name,
-            "type": to_paimon(column.type),
-            "description": shown.comment,
-        }
+        field_document(number, shown.name, column.type, shown.comment)
         for number, (column, shown) in enumerate(zip(columns, chosen, strict=True))
     ]
     names = [column.name for column in columns]

@@ -55,6 +55,7 @@ from paimon_magics.statements.queries.rewriting import rewrite
 from paimon_magics.statements.statement import TableName, TextRange
 from paimon_magics.statements.types.sql_types import read_type
 from paimon_magics.statements.types.type_text import to_paimon, to_spark_sql
+from paimon_magics.tables.catalog.rest_documents import field_document
 
 FunctionStatement = CreateFunction | DropFunction | DescribeFunction | ShowFunctions
 
@@ -162,13 +163,13 @@ def _document(scope: StatementScope, statement: CreateFunction, name: TableName)
     is_deterministic = described["Deterministic"] == ["true"]
     return {
         "inputParams": [
-            {
-                "id": number,
-                "name": each.name,
-                "type": to_paimon(each.type),
-                "description": each.comment,
-                "defaultValue": each.default and _with_databases(scope, each.default),
-            }
+            field_document(
+                number,
+                each.name,
+                each.type,
+                each.comment,
+                each.default and _with_databases(scope, each.default),
+            )
             for number, each in enumerate(statement.parameters)
         ],
         "returnParams": [{"id": 0, "name": name.table, "type": to_paimon(returns)}],

@@ -287,17 +287,25 @@ def _kind(value: Any) -> str:
 # ---- writing ----
 
 
+def field_document(
+    id: int, name: str, data_type: DataType, comment: str | None, default: str | None = None
+) -> dict[str, Any]:
+    """A `DataField`, without members that have no value: Paimon's `DataTypeJsonParser` reads a null
+    as the text `null`."""
+    members = {"description": comment, "defaultValue": default}
+    return {
+        "id": id,
+        "name": name,
+        "type": to_paimon(data_type),
+        **{key: value for key, value in members.items() if value is not None},
+    }
+
+
 def schema_document(schema: TableSchema) -> dict[str, Any]:
     """The schema of a new table, as `schema_from_document` reads it."""
     return {
         "fields": [
-            {
-                "id": column.id,
-                "name": column.name,
-                "type": to_paimon(column.type),
-                "description": column.comment,
-                "defaultValue": column.default,
-            }
+            field_document(column.id, column.name, column.type, column.comment, column.default)
             for column in schema.columns
         ],
         "partitionKeys": list(schema.partition_keys),

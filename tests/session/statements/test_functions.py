@@ -236,7 +236,7 @@ def test_documents_are_those_of_the_connector(session: Session, process: Process
     document = asked(process, "GET", "/databases/shop/functions/volume")
     assert document["definitions"] == {"spark": {"type": "sql", "definition": "side * side * side"}}
     (parameter,) = document["inputParams"]
-    assert (parameter["name"], parameter["type"]) == ("side", "INT")
+    assert parameter == {"id": 0, "name": "side", "type": "INT", "description": "of a cube"}
     assert document["returnParams"] == [{"id": 0, "name": "volume", "type": "INT"}]
     assert document["deterministic"] is True
     options = document["options"]

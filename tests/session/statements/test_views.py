@@ -233,7 +233,7 @@ def test_create_or_replace_keeps_who_made_it(session: Session, process: Process)
     assert rows(session, "SELECT * FROM v") == [("a",)]
     assert after["id"] == before["id"] and after["createdAt"] == before["createdAt"]
     assert after["schema"]["fields"] == [
-        {"id": 0, "name": "y", "type": "STRING NOT NULL", "description": None}
+        {"id": 0, "name": "y", "type": "STRING NOT NULL"}
     ] or after["schema"]["fields"][0]["type"].startswith("STRING")
 
 
