@@ -11,6 +11,7 @@ frame reads it. A view is dropped once neither the cache nor such a frame refers
 
 from __future__ import annotations
 
+import functools
 import itertools
 import threading
 import weakref
@@ -47,14 +48,6 @@ def user_functions(spark: SparkSession) -> list[str]:
     names = (row[0] for row in spark.sql("SHOW USER FUNCTIONS").collect())
     qualifier = f"{spark.catalog.currentCatalog()}."
     return sorted(name for name in names if "." not in name or name.startswith(qualifier))
-
-
-def is_own_function(spark: SparkSession, name: str) -> bool:
-    """Whether `name`, of one part, is a function that Spark has built in, or a temporary one."""
-    try:
-        return spark.catalog.getFunction(quoted(name)).isTemporary
-    except AnalysisException:
-        return False
 
 
 class _View:
@@ -132,6 +125,21 @@ class Views:
         """End the thread's statement: drop its views that are not kept, and that no frame needs."""
         self._current.views.clear()
         self._drop_unneeded()
+
+    @functools.cached_property
+    def built_in_functions(self) -> tuple[str, ...]:
+        """The names of the functions that Spark has built in, in lower case and sorted."""
+        return tuple(row[0] for row in self._spark.sql("SHOW SYSTEM FUNCTIONS").collect())
+
+    def is_own_function(self, name: str) -> bool:
+        """Whether `name`, of one part, is a function that Spark has built in, or a temporary one.
+        To ask Spark about a function takes milliseconds."""
+        if name.lower() in self.built_in_functions:
+            return True
+        try:
+            return self._spark.catalog.getFunction(quoted(name)).isTemporary
+        except AnalysisException:
+            return False
 
     def function(self, name: str, definition: str) -> str:
         """The name of a temporary function with that definition, which is what CREATE FUNCTION has

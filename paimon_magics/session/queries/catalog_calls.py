@@ -23,7 +23,7 @@ from paimon_magics.errors import (
 from paimon_magics.session.catalog_views import SPARK_SETTING, CatalogFunction
 from paimon_magics.session.scope import StatementScope, errors_located, errors_translated
 from paimon_magics.spark.queries import function_exists
-from paimon_magics.spark.views import FUNCTION_SETTINGS, is_own_function
+from paimon_magics.spark.views import FUNCTION_SETTINGS
 from paimon_magics.statements.clauses.names import named, quoted, text_literal
 from paimon_magics.statements.completion.words import FUNCTIONS
 from paimon_magics.statements.grammar.parsing import parse_statement
@@ -87,7 +87,7 @@ def kept_calls(
         return []
     meanings: dict[tuple[str, ...], CatalogFunction | None] = {}
     calls = []
-    for parts, place in called_names(text):
+    for parts, place in called_names(text, _COMMON):
         if parts not in meanings:
             with errors_located(text, place.start):
                 meanings[parts] = _meaning(scope, parts, database)
@@ -102,7 +102,7 @@ def _meaning(
 ) -> CatalogFunction | None:
     *qualifiers, function = parts
     if not qualifiers:
-        if function.upper() in _COMMON or is_own_function(scope.spark, function):
+        if scope.views.is_own_function(function):
             return None
         return scope.find_function(TableName(function, database))
     if len(qualifiers) > 2 or qualifiers[:-1] not in ([], [scope.settings.catalog_name]):

@@ -39,7 +39,7 @@ from paimon_magics.session.statements.definitions import check_functions, defini
 from paimon_magics.session.statements.handler import Handler, done, listing
 from paimon_magics.session.statements.show import matching_names
 from paimon_magics.spark.queries import frame_of_text
-from paimon_magics.spark.views import is_own_function, user_functions
+from paimon_magics.spark.views import user_functions
 from paimon_magics.statements.clauses.names import named, quoted, table_text
 from paimon_magics.statements.definitions import (
     CreateFunction,
@@ -100,7 +100,7 @@ def _create(scope: StatementScope, statement: CreateFunction) -> Outcome:
             if statement.if_not_exists:
                 return _present(statement, name)
             raise _exists(name) from None
-    if is_own_function(scope.spark, name.table):
+    if scope.views.is_own_function(name.table):
         scope.note(
             f"`{name.table}` alone is a function of Spark's, which hides it: write `{name}` to "
             "call the catalog's."
@@ -233,7 +233,7 @@ def _drop(scope: StatementScope, statement: DropFunction) -> Outcome:
             if statement.if_exists:
                 return done(statement, "DROP FUNCTION", name, f"There is no function `{name}`.")
             missing = missing_function(scope, name)
-            if statement.name.database is None and is_own_function(scope.spark, name.table):
+            if statement.name.database is None and scope.views.is_own_function(name.table):
                 missing.hint = f"DROP TEMPORARY FUNCTION {name.table} drops one of the session."
             raise missing from None
     return done(statement, "DROP FUNCTION", name, f"Function `{name}` dropped.")
@@ -244,8 +244,7 @@ def _show(scope: StatementScope, statement: ShowFunctions) -> Outcome:
     database = statement.database or scope.database
     names: list[str] = []
     if statement.kind != "USER":
-        rows = scope.spark.sql("SHOW SYSTEM FUNCTIONS").collect()
-        names += matching_names([row[0] for row in rows], statement.pattern)
+        names += matching_names(scope.views.built_in_functions, statement.pattern)
     if statement.kind != "SYSTEM":
         names += matching_names(user_functions(scope.spark), statement.pattern)
         of_catalog = matching_names(scope.list_functions(database), statement.pattern)

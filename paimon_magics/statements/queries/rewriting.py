@@ -251,10 +251,21 @@ _BEFORE_CALL = word_set(
 _NO_CALL = NOT_A_PATH | STATEMENT_WORDS | _BEFORE_CALL
 
 
-def called_names(text: str) -> tuple[tuple[tuple[str, ...], TextRange], ...]:
-    """The names before brackets where an expression may stand: their parts, and their ranges. The
-    name of a function of the catalog may be in one pair of back-quotes, as Spark shows it."""
-    tokens = tokenize(text) if "(" in text else ()
+# A name before a bracket, with the word or dot before it. Searched first: VALUES can be long.
+_NAME_CALLED = re.compile(r"(?:(\w++|\.)\s++)?(?<![\w.])([\w.]++)\s*+\(")
+_BETWEEN = re.compile(r"--|/\*|`")
+
+
+def called_names(
+    text: str, ignored: frozenset[str] = frozenset()
+) -> tuple[tuple[tuple[str, ...], TextRange], ...]:
+    """The names before brackets where an expression may stand: their parts, and their ranges;
+    without the names of one part that are `ignored`, in capitals. The name of a function of the
+    catalog may be in one pair of back-quotes, as Spark shows it."""
+    no_calls = _NO_CALL | ignored
+    if not _may_have_calls(text, no_calls):
+        return ()
+    tokens = tokenize(text)
     calls = []
     for at, token in enumerate(tokens[:-1]):
         if token.kind not in IDENTIFIER_KINDS or tokens[at + 1].text != "(":
@@ -263,13 +274,25 @@ def called_names(text: str) -> tuple[tuple[tuple[str, ...], TextRange], ...]:
         while first >= 2 and tokens[first - 1].text == ".":
             first -= 2
         parts = tuple(each.name for each in tokens[first : at + 1 : 2])
-        is_word = first == at and token.kind == "word" and token.upper in _NO_CALL
+        is_word = first == at and token.kind == "word" and token.upper in no_calls
         if is_word or not _may_call(tokens, first) or _is_expression_name(tokens, at + 1):
             continue
         if len(parts) == 1 and token.kind == "quoted":
             parts = tuple(parts[0].split("."))
         calls.append((parts, TextRange(tokens[first].start, token.end)))
     return tuple(calls)
+
+
+def _may_have_calls(text: str, no_calls: frozenset[str]) -> bool:
+    """Whether a quick look at a text, which takes its strings for names, leaves it open whether it
+    calls a function. It can't tell which words comments and quotes are about."""
+    if _BETWEEN.search(text):
+        return "(" in text
+    return any(
+        "." in (before, name[0])
+        or (name.upper() not in no_calls and (before is None or before.upper() in _BEFORE_CALL))
+        for before, name in (match.groups() for match in _NAME_CALLED.finditer(text))
+    )
 
 
 def _may_call(tokens: Sequence[Token], first: int) -> bool:

@@ -7,8 +7,38 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paimon_magics.statements.grammar.parsing import parse_statement
-from paimon_magics.statements.queries.rewriting import cuts_of, replacements_for, rewrite
+from paimon_magics.statements.queries.rewriting import (
+    called_names,
+    cuts_of,
+    replacements_for,
+    rewrite,
+)
 from paimon_magics.statements.statement import Insert, Query, TextRange
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("SELECT f(1), db.g (2), c . db . h(3)", [("f",), ("db", "g"), ("c", "db", "h")]),
+        ("SELECT x, -- the cube\nf(x)", [("f",)]),
+        ("SELECT /* a */ f /* b */ (x)", [("f",)]),
+        ("SELECT `a b`(1), `db.f`(2)", [("a b",), ("db", "f")]),
+        ("SELECT db .values(1), db. values(2)", [("db", "values"), ("db", "values")]),
+        ("SELECT upper(f(1)), 'g(2)'", [("f",)]),
+        ("INSERT INTO t (a, b) VALUES (1, 'some (text)'), (2, 'x')", []),
+        ("INSERT INTO t (a) SELECT f(1)", [("f",)]),
+        ("WITH f (x) AS (SELECT 1) SELECT x FROM f", []),
+        ("SELECT CAST(x AS DECIMAL(10, 2)) FROM t AS f (x)", []),
+        ("SELECT count(*) FROM t WHERE id IN (1, 2) AND upper(n) = 'a'", []),
+    ],
+)
+def test_names_of_functions_that_the_catalog_may_keep(
+    text: str, expected: list[tuple[str, ...]]
+) -> None:
+    calls = called_names(text, frozenset({"UPPER", "COUNT", "CAST"}))
+    assert [parts for parts, _ in calls] == expected
+    for parts, place in calls:
+        assert parts[-1] in text[place.start : place.end]
 
 
 def rewritten(text: str) -> str:
