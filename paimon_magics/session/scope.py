@@ -262,40 +262,37 @@ class StatementScope:
         """The catalog's view of that full name, or of which it names a system table; None if there
         is none. Raises SetupError if nobody answers who keeps it."""
         plain = TableName(name.table, name.database)
-        definitions, database = self.stored_views, name.database or ""
-        if definitions is None or not may_have_definitions(self.connection, database):
-            return None
-        document = definitions.find(plain)
+        views = self._definitions(name.database or "")
+        document = None if views is None else views.find(plain)
         return None if document is None else view_of(plain, document)
 
     def list_views(self, database: str) -> list[str]:
         """The catalog's views in a database that the user may see."""
-        definitions = self.stored_views
-        if definitions is None or not may_have_definitions(self.connection, database):
-            return []
-        return definitions.names(database)
+        views = self._definitions(database)
+        return [] if views is None else views.names(database)
 
     def find_function(self, name: TableName) -> CatalogFunction | None:
         """The catalog's function of that full name; None if there is none, or if the catalog's
         server has no functions. Raises SetupError if nobody answers who keeps it."""
-        stored, database = self.stored_views, name.database or ""
-        if stored is None or not may_have_definitions(self.connection, database):
-            return None
+        views = self._definitions(name.database or "")
         try:
-            document = stored.functions.find(name)
+            document = None if views is None else views.functions.find(name)
         except UnsupportedStatementError:
             return None
         return None if document is None else function_of(name, document)
 
     def list_functions(self, database: str) -> list[str]:
         """The catalog's functions in a database that the user may see."""
-        stored = self.stored_views
-        if stored is None or not may_have_definitions(self.connection, database):
-            return []
+        views = self._definitions(database)
         try:
-            return stored.functions.names(database)
+            return [] if views is None else views.functions.names(database)
         except UnsupportedStatementError:
             return []
+
+    def _definitions(self, database: str) -> StoredViews | None:
+        """Who keeps the views and functions of a database; None if there can't be any."""
+        is_possible = self.stored_views and may_have_definitions(self.connection, database)
+        return self.stored_views if is_possible else None
 
     def manifests(self, table: Table | StoredTable) -> ManifestCache:
         """The manifests of the table, as far as they were read before."""

@@ -208,17 +208,10 @@ DatabaseMaintenance = (
 
 Maintenance = (
     CompactTable
-    | CompactDatabase
     | CompactManifest
     | RescaleBuckets
     | RewriteFileIndex
     | MergeBranch
-    | CopyTable
-    | MigrateTable
-    | MigrateDatabase
-    | AlterViewDialect
-    | DefineFunction
-    | ChangeFunction
-    | RemoveFunction
+    | DatabaseMaintenance
 )
 """What a CALL can ask for besides changes of versions."""

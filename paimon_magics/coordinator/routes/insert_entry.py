@@ -8,7 +8,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive
@@ -124,18 +124,16 @@ class InsertEntry:
 
     def check(self, table_info: TableInfo) -> None:
         """Raise the error of `problem`, and count it."""
-        if (problem := self.problem(table_info)) is not None:
-            self._refuse(problem)
-
-    def _refuse(self, problem: PaimonMagicsError) -> NoReturn:
-        match problem:
-            case PausedError():
+        match self.problem(table_info):
+            case None:
+                return
+            case PausedError() as error:
                 self.refused["paused"] += 1
-            case NoRoomError():
+            case NoRoomError() as error:
                 self.refused["no_room"] += 1
-            case _:
+            case error:
                 self.refused["stopped"] += 1
-        raise problem
+        raise error
 
     async def insert(
         self,
@@ -172,8 +170,7 @@ class InsertEntry:
                 table_info = self._tables.fresh(name.database or "", name.table)
                 if table_info is None or seen is not None:
                     table_info = await self.table_info(name, seen)
-                if (problem := self.problem(table_info)) is not None:
-                    self._refuse(problem)
+                self.check(table_info)
             body = request.body
             check: Callable[[bytes], ValidatedInsert]
             if request.is_stream:
