@@ -430,14 +430,16 @@ def test_changes_without_changelog_are_named(shop: Session, statement: str) -> N
 
 def test_deleted_partitions_can_be_in_the_changelog(shop: Session) -> None:
     shop.run(
-        "CREATE TABLE forced (id INT NOT NULL, day STRING NOT NULL) PARTITIONED BY (day) "
+        "CREATE TABLE forced_deletes (id INT NOT NULL, day STRING NOT NULL) PARTITIONED BY (day) "
         "TBLPROPERTIES ('primary-key' = 'day,id', 'bucket' = '1', 'changelog-producer' = 'input', "
         "'delete.force-produce-changelog' = 'true');"
-        "INSERT INTO forced VALUES (1, 'x'), (2, 'y')"
+        "INSERT INTO forced_deletes VALUES (1, 'x'), (2, 'y')"
     )
-    outcome = shop.run("DELETE FROM forced WHERE day = 'x'")
+    outcome = shop.run("DELETE FROM forced_deletes WHERE day = 'x'")
     assert not any("changelog" in note for note in outcome.notes)
-    counts = "SELECT changelog_record_count AS n FROM forced$snapshots WHERE snapshot_id = 2"
+    counts = (
+        "SELECT changelog_record_count AS n FROM forced_deletes$snapshots WHERE snapshot_id = 2"
+    )
     assert shop.run(counts).to_pylist() == [{"n": 1}]
 
 
