@@ -22,8 +22,8 @@ from paimon_magics.errors import (
 )
 from tests.coordinator.process import Process
 from tests.coordinator.rest_server import client_options
+from tests.session.coordinated import beside, rest_answer
 from tests.session.rows import rows
-from tests.session.statements.test_views import asked, beside
 
 pytestmark = pytest.mark.spark
 
@@ -34,16 +34,6 @@ BOXES = (
     "CREATE FUNCTION volume(side INT COMMENT 'of a cube') RETURNS INT COMMENT 'of a box' "
     "RETURN side * side * side"
 )
-
-
-@pytest.fixture(scope="module")
-def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
-    folder = tmp_path_factory.mktemp("functions")
-    (folder / "warehouse").mkdir()
-    process = Process(folder / "warehouse", folder / "state")
-    process.start()
-    yield process
-    process.close()
 
 
 @pytest.fixture
@@ -233,7 +223,7 @@ def test_wrong_functions_are_refused(session: Session, statement: str, expected:
 
 
 def test_documents_are_those_of_the_connector(session: Session, process: Process) -> None:
-    document = asked(process, "GET", "/databases/shop/functions/volume")
+    document = rest_answer(process, "GET", "/databases/shop/functions/volume")
     assert document["definitions"] == {"spark": {"type": "sql", "definition": "side * side * side"}}
     (parameter,) = document["inputParams"]
     assert parameter == {"id": 0, "name": "side", "type": "INT", "description": "of a cube"}
@@ -251,11 +241,11 @@ def test_documents_are_those_of_the_connector(session: Session, process: Process
         "definitions": {"spark": {"type": "sql", "definition": "SELECT sqrt(x)"}},
         "options": {"sqlConfig.spark.sql.ansi.enabled": "false"},
     }
-    asked(process, "POST", "/databases/shop/functions", body)
+    rest_answer(process, "POST", "/databases/shop/functions", body)
     message = refused(session, "SELECT root(4)", UnsupportedStatementError)
     assert "spark.sql.ansi.enabled = false" in message
     change = {"action": "setOption", "key": "sqlConfig.spark.sql.ansi.enabled", "value": "true"}
-    asked(process, "POST", "/databases/shop/functions/root", {"changes": [change]})
+    rest_answer(process, "POST", "/databases/shop/functions/root", {"changes": [change]})
     assert rows(session, "SELECT root(4)") == [(2.0,)]
 
 
@@ -280,7 +270,7 @@ def test_procedures(session: Session, process: Process) -> None:
         assert "JSON" in refused(session, f"CALL sys.alter_function('surface', '{text}')")
     refused(session, "CALL sys.drop_function('nothing')", UnknownNameError)
     body = {"name": "doubled", "definitions": {"spark": json.loads(java)}}
-    asked(process, "POST", "/databases/shop/functions", body)
+    rest_answer(process, "POST", "/databases/shop/functions", body)
     assert "lambda" in refused(session, "SELECT doubled(1)", UnsupportedStatementError)
     assert rows(session, "CALL sys.drop_function('doubled')") == [(True,)]
     assert rows(session, "CALL sys.drop_function(`function` => 'surface')") == [(True,)]

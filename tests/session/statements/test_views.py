@@ -4,11 +4,8 @@ them, and what is refused."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-import httpx
 import pandas as pd
 import pytest
 from pyspark.sql import SparkSession
@@ -25,12 +22,10 @@ from paimon_magics.errors import (
     UnknownNameError,
     UnsupportedStatementError,
 )
-from paimon_magics.session.opening import connection_on
-from paimon_magics.session.place_words import PlaceWords
-from paimon_magics.settings import Settings
 from paimon_magics.statements.statement import TableName
 from tests.coordinator.process import Process
 from tests.coordinator.rest_server import client_options
+from tests.session.coordinated import beside, rest_answer
 from tests.session.rows import rows
 
 pytestmark = pytest.mark.spark
@@ -42,24 +37,6 @@ ORDERS = (
 )
 
 
-@pytest.fixture(scope="module")
-def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
-    folder = tmp_path_factory.mktemp("views")
-    (folder / "warehouse").mkdir()
-    process = Process(folder / "warehouse", folder / "state")
-    process.start()
-    yield process
-    process.close()
-
-
-@contextmanager
-def beside(spark: SparkSession, **words: Any) -> Iterator[Session]:
-    """A session of somebody else, as in another process."""
-    connection = connection_on(PlaceWords(**words), Settings(), spark.newSession())
-    with Session(connection) as session:
-        yield session
-
-
 @pytest.fixture
 def session(process: Process, spark: SparkSession) -> Iterator[Session]:
     with paimon_magics.connect(
@@ -68,14 +45,6 @@ def session(process: Process, spark: SparkSession) -> Iterator[Session]:
         session.run("DROP DATABASE IF EXISTS shop CASCADE", confirm=True)
         session.run(ORDERS)
         yield session
-
-
-def asked(process: Process, method: str, path: str, body: Any = None) -> Any:
-    headers = {"Authorization": f"Bearer {process.token()}"}
-    with httpx.Client(trust_env=False, headers=headers) as http:
-        answer = http.request(method, f"{process.address}/v1/paimon{path}", json=body)
-    assert answer.is_success, answer.text
-    return answer.json()
 
 
 def refused(
@@ -176,7 +145,7 @@ def test_views_on_views_and_no_cycle(session: Session) -> None:
 def test_a_cycle_that_others_made_is_refused(session: Session, process: Process) -> None:
     session.run("CREATE VIEW a AS SELECT id FROM orders; CREATE VIEW b AS SELECT id FROM a")
     change = {"action": "updateDialect", "dialect": "spark", "query": "SELECT id FROM b"}
-    asked(process, "POST", "/databases/shop/views/a", {"changes": [change]})
+    rest_answer(process, "POST", "/databases/shop/views/a", {"changes": [change]})
     with pytest.raises(UnsupportedStatementError, match=r"reads itself: `shop\.a` → `shop\.b`"):
         session.run("SELECT * FROM a")
 
@@ -224,12 +193,12 @@ def test_alter_view(session: Session) -> None:
 
 def test_create_or_replace_keeps_who_made_it(session: Session, process: Process) -> None:
     session.run("CREATE VIEW v AS SELECT 1 AS x")
-    before = asked(process, "GET", "/databases/shop/views/v")
+    before = rest_answer(process, "GET", "/databases/shop/views/v")
     assert "IF NOT EXISTS" in refused(session, "CREATE VIEW v AS SELECT 2 AS x")
     session.run("CREATE VIEW IF NOT EXISTS v AS SELECT 3 AS x")
     assert rows(session, "SELECT * FROM v") == [(1,)]
     session.run("CREATE OR REPLACE VIEW v AS SELECT 'a' AS y")
-    after = asked(process, "GET", "/databases/shop/views/v")
+    after = rest_answer(process, "GET", "/databases/shop/views/v")
     assert rows(session, "SELECT * FROM v") == [("a",)]
     assert after["id"] == before["id"] and after["createdAt"] == before["createdAt"]
     assert after["schema"]["fields"] == [
@@ -239,7 +208,7 @@ def test_create_or_replace_keeps_who_made_it(session: Session, process: Process)
 
 def test_engines_see_it_and_their_views_are_read(session: Session, process: Process) -> None:
     session.run("CREATE VIEW v (k) AS SELECT id FROM orders WHERE id = 2")
-    schema = asked(process, "GET", "/databases/shop/views/v")["schema"]
+    schema = rest_answer(process, "GET", "/databases/shop/views/v")["schema"]
     text = "SELECT id FROM shop.orders WHERE id = 2"
     assert (schema["query"], schema["dialects"]) == (text, {"spark": text})
     fields = [{"id": 0, "name": "k", "type": "INT"}]
@@ -251,7 +220,9 @@ def test_engines_see_it_and_their_views_are_read(session: Session, process: Proc
         body = {"fields": fields, "query": "SELECT id FROM orders WHERE id = 1"}
         identifier = {"database": "shop", "object": name}
         view = body | {"dialects": dialects, "comment": None, "options": {}}
-        asked(process, "POST", "/databases/shop/views", {"identifier": identifier, "schema": view})
+        rest_answer(
+            process, "POST", "/databases/shop/views", {"identifier": identifier, "schema": view}
+        )
     session.run("USE default")
     assert rows(session, "SELECT k FROM shop.of_spark") == [(3,)]
     assert rows(session, "SELECT k FROM shop.of_none") == [(1,)]
@@ -265,7 +236,7 @@ def test_engines_see_it_and_their_views_are_read(session: Session, process: Proc
     assert rows(session, "SELECT k FROM shop.of_flink") == [(2,)]
     session.run("CALL sys.alter_view_dialect('shop.of_flink', 'update', 'flink', 'SELECT 1')")
     session.run("CALL sys.alter_view_dialect('shop.of_flink', 'drop', 'flink')")
-    stored = asked(process, "GET", "/databases/shop/views/of_flink")["schema"]["dialects"]
+    stored = rest_answer(process, "GET", "/databases/shop/views/of_flink")["schema"]["dialects"]
     assert stored == {"spark": "SELECT id FROM shop.orders WHERE id = 2"}
 
 

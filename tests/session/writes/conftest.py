@@ -1,4 +1,4 @@
-"""Fixtures: a coordinator in a process of its own, and a session that writes through it."""
+"""Fixtures: a session that writes through a coordinator in a process of its own."""
 
 from __future__ import annotations
 
@@ -7,23 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.coordinator.process import Process
-
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from paimon_magics import Session
-
-
-@pytest.fixture(scope="module")
-def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
-    """A coordinator for the tests of a module, on a warehouse of its own."""
-    folder = tmp_path_factory.mktemp("coordinated")
-    (folder / "warehouse").mkdir()
-    process = Process(folder / "warehouse", folder / "state")
-    process.start()
-    yield process
-    process.close()
+    from tests.coordinator.process import Process
 
 
 @pytest.fixture
